@@ -64,6 +64,9 @@ pub struct Attempt<H: Host> {
     /// The cluster that counts it, if its server no longer belongs to that cluster.
     elsewhere: Option<Shared<H>>,
     phase: Phase,
+    /// Whether its request [explores](bloc_policy::discovery), so that no budget limits its
+    /// retries.
+    explores: bool,
 }
 
 /// The state of an attempt, as far as its request needs it.
@@ -94,7 +97,8 @@ type Begun<H> = Result<UnderWay<H>, Shared<H>>;
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
     pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, elsewhere: None, phase: Phase::NotPending }
+        let (key, under_way, elsewhere) = (None, None, None);
+        Self { vm: Rc::clone(vm), stream, key, under_way, elsewhere, phase: Phase::NotPending, explores: false }
     }
 
     /// What the filter has recorded of it, once it has begun.
@@ -127,7 +131,7 @@ impl<H: Host> Attempt<H> {
     /// Whether this attempt may not follow the previous one: the retries of its kind or the retry
     /// budget are used up.
     fn is_one_too_many(&self, next: &Next<RefCell<Cluster<H>>>) -> bool {
-        if next.may && next.after == Some(End::NoAnswer) {
+        if next.may && next.after == Some(End::NoAnswer) && !self.explores {
             let mut cluster = next.cluster.borrow_mut();
             if !cluster.sender.may_repeat() {
                 cluster.counters.count(Sent::OverBudget);
@@ -177,7 +181,13 @@ impl<H: Host> Attempt<H> {
             }
             cluster
         };
-        self.begin_at(cluster, |to| to.begin(address, turn, now))
+        self.begin_at(cluster, |to| {
+            let begun = to.begin(address, turn, now);
+            if let Some(attempt) = begun.as_ref().filter(|_| !next.listed) {
+                to.met(attempt.endpoint);
+            }
+            begun
+        })
     }
 
     /// An answer has come: tells Envoy's router if no attempt may follow it.
@@ -212,7 +222,7 @@ impl<H: Host> Attempt<H> {
 
     /// Whether the retry budget allows another attempt of this request.
     fn may_repeat(&self) -> bool {
-        let Some(under_way) = &self.under_way else { return true };
+        let Some(under_way) = self.under_way.as_ref().filter(|_| !self.explores) else { return true };
         let mut cluster = under_way.cluster.borrow_mut();
         let may = cluster.sender.may_repeat();
         if !may {
@@ -304,6 +314,8 @@ impl<H: Host> Filter for Attempt<H> {
     fn request_headers(&mut self, ends: bool) -> Flow {
         crash::request(&self.vm.host, &self.stream, "attempt.request");
         let next = self.next();
+        self.explores =
+            next.as_ref().is_some_and(|next| !next.listed && next.cluster.borrow().sender.may_repeat_without_list());
         if let Some(next) = &next
             && self.is_one_too_many(next)
         {

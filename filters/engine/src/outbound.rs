@@ -144,11 +144,12 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let exhausted = self.is_rejected(course);
         if exhausted {
             self.stream.remove_header(Map::Response, REJECT);
-            let counters = &mut cluster.borrow_mut().counters;
-            counters.count(Sent::RetriesExhausted);
+            let mut cluster = cluster.borrow_mut();
+            cluster.counters.count(Sent::RetriesExhausted);
             // Our filter marks the last answer; this one was to be retried.
             if course.is_some_and(|course| !course.marked) {
-                counters.count(Sent::RetriesOverflowed);
+                cluster.counters.count(Sent::RetriesOverflowed);
+                cluster.sender.overflowed();
             }
         }
         if let Some(course) = course.filter(|_| !self.responded) {

@@ -27,6 +27,7 @@ struct Request<C, S> {
     plugin: PluginId,
     cluster: Rc<C>,
     first: Option<EndpointId>,
+    listed: bool,
     retries: Retries,
     /// Whether a response of any status may meet a retry condition of the request's own.
     named: bool,
@@ -73,6 +74,8 @@ pub struct Next<C> {
     /// The server that was chosen for the first attempt; none for later attempts, and if none was
     /// chosen.
     pub first: Option<EndpointId>,
+    /// Whether servers were chosen for the request; if not, Envoy's own policy places its attempts.
+    pub listed: bool,
     /// The bid that it makes, if it may make one.
     pub turn: Option<BidPosition>,
     /// How the previous attempt ended; none for the first one.
@@ -168,6 +171,7 @@ impl<C, S: Eq> Requests<C, S> {
             plugin,
             cluster,
             first,
+            listed: first.is_some(),
             retries,
             named,
             attempts,
@@ -208,8 +212,8 @@ impl<C, S: Eq> Requests<C, S> {
         request.last = End::NoAnswer;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
         let (first, turn, timed_out) = (request.first.take(), request.retries.bid(), request.timed_out);
-        let (hedges, is_last) = (request.pending > 0, !request.retries.has_route_retry());
-        Some(Next { plugin, cluster, number, first, turn, after, may, hedges, timed_out, is_last })
+        let (listed, hedges, is_last) = (request.listed, request.pending > 0, !request.retries.has_route_retry());
+        Some(Next { plugin, cluster, number, first, listed, turn, after, may, hedges, timed_out, is_last })
     }
 
     /// The current attempt of this request was sent to a server.

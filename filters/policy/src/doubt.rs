@@ -8,14 +8,14 @@
 //! servers a slow one does not make the other look fast. Without a report the time is that of the
 //! server's answers. Simulated (`starvation.rs`): one of five servers answers in a hundredth of the
 //! time, at 60% load. One sender sent it 99% of the requests with bids and with Mu; it is 34% now,
-//! as with stock least request.
+//! with stock least request 35%.
 //!
 //! **Starved.** What makes a server look slow may be over, and the routing would not find out: it
 //! asks nobody who looks slow. With bids and Mu, servers that were not first in the last `10 n`
 //! lists among `n` servers get 0.5% of the requests, at most four at a time each. They make no bid,
 //! so the server takes them. Half a percent leaves the p99 to the others. Where no server looks
 //! slow, none is starved. Simulated: one of five servers takes 2 s for ten requests, then 50 ms
-//! again. With bids, one sender and 30% load it got nothing for 140 s; it has its share after 40 s.
+//! again. With bids, one sender and 30% load it got nothing for 140 s; it has its share after 20 s.
 //!
 //! Cost: three draws, and a look at two servers, a request; each 200th looks at all of them. Not in
 //! the papers.

@@ -10,10 +10,11 @@
 //! | added | 1 | now | no |
 //! | an attempt begins, with a chip | -1 | | |
 //! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server has not answered other attempts | |
-//! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
+//! | answered with a chip / without | +1, or +2 while chips are *owed*, at most `max_chips` / +0 | now | no / no after a probe |
 //! | rejected, not in the cluster, or its answers [ask to leave it alone](crate::wire::headers::MARKS) | 0 | now | yes |
 //! | bounced for its bid, or rejected for its deadline | +1 if one was spent | now | no after a probe |
 //! | a failure that [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
+//! | the same, and the server has not served since another such failure, or has said nothing for a quarter of a reset interval | 0 | seven reset intervals from now | yes |
 //! | an error of the client that [counts](crate::failures) / does not | +0 / as answered | now | yes / no after a probe |
 //! | a failure that does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
 //! | given up by its caller | +1 if one was spent | | |
@@ -27,6 +28,10 @@
 //! choosing costs the same among ten endpoints as among a thousand. Each move between them costs
 //! `O(log n)`, and a request causes at most one.
 //!
+//! A server is owed the chips that failures have cost it, until it rejects. Without this one that
+//! was away, and has no capacity, would get less than the others as long as these hold theirs. A
+//! newcomer is owed as many as the others may have requests on average.
+//!
 //! Cold start: one chip each, so every server may be tried once before it has answered.
 //!
 //! Deviations from the paper:
@@ -38,8 +43,10 @@
 //! 4. a rejection for a deadline by a server with a queue says nothing about the server: it keeps
 //!    its chips;
 //! 5. shut servers;
-//! 6. a server that has not answered the last `n` attempts is left alone for `n` reset intervals,
-//!    at most 8, so that one that hangs does not attract a request in each interval.
+//! 6. owed chips;
+//! 7. a server that has not answered the last `n` attempts is left alone for `n` reset intervals,
+//!    at most 8, so that one that hangs does not attract a request in each interval; likewise one
+//!    whose failures follow each other, and one whose answers time out.
 
 mod attempt;
 mod endpoint;
@@ -61,13 +68,20 @@ use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A server that has not answered is left alone for at most this many reset intervals.
-const MOST_UNHEARD: u32 = 8;
+/// A server that does not answer, or fails again and again, is left alone for at most this many
+/// reset intervals.
+const MOST_INTERVALS: u32 = 8;
+
+/// A failure of a server that was silent for this part of a reset interval is a timeout.
+const SILENT: u32 = 4;
+
+/// So many servers that do not qualify are looked at, so that a choice among many costs no more.
+const LOOKED_AT: usize = 64;
 
 /// How much longer than a reset interval a server is left alone that has not answered the last
 /// `unheard` attempts: an interval for each but the first.
 fn silence(unheard: u32, reset_interval: Duration) -> Duration {
-    reset_interval * (unheard.clamp(1, MOST_UNHEARD) - 1)
+    reset_interval * (unheard.clamp(1, MOST_INTERVALS) - 1)
 }
 
 /// What the servers are compared with.
@@ -164,14 +178,15 @@ impl Endpoints {
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
         endpoint.answered(now);
+        // The server has been silent since its pending attempts began. A caller that gives up
+        // within a reset interval proves nothing; a timeout does.
+        let silent =
+            if endpoint.unheard >= endpoint.pending { now.since(endpoint.unheard_since) } else { Duration::ZERO };
+        let hangs = answer == Answer::GivenUp && silent >= self.reset_interval;
+        let times_out = answer == Answer::Failed && silent >= self.reset_interval / SILENT;
         if answer != Answer::GivenUp {
             endpoint.unheard = 0;
         }
-        // The server has been silent since its pending attempts began, at least a reset interval
-        // ago, and a caller has given up. A caller that gives up sooner proves nothing.
-        let hangs = answer == Answer::GivenUp
-            && endpoint.unheard >= endpoint.pending
-            && now.since(endpoint.unheard_since) >= self.reset_interval;
         let report = match answer {
             Answer::Served(report)
             | Answer::Orca(report)
@@ -209,6 +224,11 @@ impl Endpoints {
         if reopens {
             self.reopen(id);
         }
+        if matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Unreported)
+            && let Some(endpoint) = self.table.get_mut(id)
+        {
+            endpoint.strikes = 0;
+        }
         let Some(endpoint) = self.table.get_mut(id) else { return };
         // A server that has been shut since gets no chip back.
         let returned = permit == Permit::Chip && endpoint.shut.is_none();
@@ -223,7 +243,7 @@ impl Endpoints {
             }
             Answer::GivenUp => returned && !hangs,
             Answer::Rejected(_) => {
-                endpoint.chips = 0;
+                (endpoint.chips, endpoint.owed) = (0, 0);
                 false
             }
             Answer::Failed => returned && !counts,
@@ -235,10 +255,17 @@ impl Endpoints {
             // A server that was rolled back takes a bid that says the fleet's time for none.
             endpoint.report.fleet = false;
         }
-        endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
+        let gained = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported if earned => 1 + endpoint.owed.min(1),
+            _ => u32::from(earned),
+        };
+        let lost = permit == Permit::Chip && !earned && matches!(answer, Answer::Failed | Answer::GivenUp);
+        endpoint.owed = (endpoint.owed + u32::from(lost)).saturating_sub(gained.saturating_sub(1));
+        endpoint.chips = (endpoint.chips + gained).min(self.max_chips);
         match answer {
             Answer::Rejected(_) => self.shut(id, now),
-            Answer::Failed | Answer::ClientError(_) if counts => self.shut(id, now),
+            Answer::Failed if counts => self.fails(id, times_out, now),
+            Answer::ClientError(_) if counts => self.shut(id, now),
             Answer::Erred(_) => return self.erred(id, now),
             Answer::GivenUp if hangs => self.hangs(id, now),
             _ => {}
@@ -315,9 +342,13 @@ impl Endpoints {
         Row { ids, standings: &mut [], table, place: |endpoint| endpoint.qualified.as_mut() }
     }
 
-    /// The servers that do not qualify, in the order in which their intervals end.
+    /// The servers that do not qualify, in the order in which their intervals end; of the first
+    /// [`LOOKED_AT`], those that are shut come last.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = EndpointId> {
-        self.waiting.iter().map(|&(_, id)| id)
+        let all = self.waiting.iter().map(|&(_, id)| id);
+        let (first, rest) = (all.clone().take(LOOKED_AT), all.skip(LOOKED_AT));
+        let is_shut = |id: &EndpointId| self.table.get(*id).is_none_or(Endpoint::is_shut);
+        first.clone().filter(move |id| !is_shut(id)).chain(first.filter(is_shut)).chain(rest)
     }
 
     fn qualify(&mut self, id: EndpointId) {

@@ -57,18 +57,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Naive {
     chips: u32,
+    owed: u32,
     last_event: u64,
     pending: u32,
     unheard: u32,
     unheard_since: u64,
     failures: Failures,
+    /// Failures that count since it served last, and when the last one was.
+    strikes: u32,
+    struck: u64,
     /// Until when it is left out, and whether it is probed.
     shut: Option<(u64, bool)>,
 }
 
 impl Naive {
-    fn new(now: u64) -> Self {
-        let mut new = Self { chips: 1, last_event: now, ..Self::default() };
+    fn new(now: u64, others: &BTreeMap<String, Naive>) -> Self {
+        let mean = others.values().map(|one| one.chips + one.pending).sum::<u32>() / others.len().max(1) as u32;
+        let mut new = Self { chips: 1, owed: mean.saturating_sub(1), last_event: now, ..Self::default() };
         new.failures.compare(true, &mut Peers::default());
         new
     }
@@ -100,7 +105,8 @@ proptest! {
                 Step::Wait(millis) => now += millis,
                 Step::Add(i) => {
                     endpoints.add(&format!("s{i}"), at(now));
-                    naive.entry(format!("s{i}")).or_insert(Naive::new(now));
+                    let new = Naive::new(now, &naive);
+                    naive.entry(format!("s{i}")).or_insert(new);
                 }
                 Step::Remove(i) => {
                     if let Some(id) = endpoints.find(&format!("s{i}")) {
@@ -114,15 +120,16 @@ proptest! {
                     let distinct: BTreeSet<&String> = names.iter().collect();
                     prop_assert_eq!(distinct.len(), names.len(), "a server twice in {:?}", &names);
                     prop_assert_eq!(names.len(), naive.len().min(4));
-                    // Those that qualify come first, the others by the end of their interval.
+                    // Those that qualify come first, then those that are not shut.
                     let qualified = naive.values().filter(|n| n.qualifies(now)).count();
                     for (place, name) in names.iter().enumerate() {
                         prop_assert_eq!(naive[name].qualifies(now), place < qualified, "place {} of {:?}", place, &names);
                     }
-                    let events: Vec<u64> = names.iter().skip(qualified).map(|name| naive[name].last_event).collect();
-                    prop_assert!(events.is_sorted(), "{:?}", events);
-                    let earliest = naive.values().filter(|n| !n.qualifies(now)).map(|n| n.last_event).min();
-                    prop_assert!(events.first().is_none_or(|&first| Some(first) == earliest));
+                    let order = |n: &Naive| (n.shut.is_some(), n.last_event);
+                    let orders: Vec<(bool, u64)> = names.iter().skip(qualified).map(|name| order(&naive[name])).collect();
+                    prop_assert!(orders.is_sorted(), "{:?}", orders);
+                    let earliest = naive.values().filter(|n| !n.qualifies(now)).map(order).min();
+                    prop_assert!(orders.first().is_none_or(|&first| Some(first) == earliest));
 
                     if let (Some(name), Some(&id)) = (names.first(), list.first()) {
                         let permit = endpoints.begin(id, at(now));
@@ -169,6 +176,7 @@ proptest! {
                         let entry = naive.get_mut(&name).unwrap();
                         let silent = entry.unheard >= entry.pending && now >= entry.unheard_since + reset;
                         let hangs = kind == 4 && silent;
+                        let times_out = kind == 6 && entry.unheard >= entry.pending && now >= entry.unheard_since + reset / 4;
                         entry.pending -= 1;
                         if kind != 4 {
                             (entry.last_event, entry.unheard) = (now, 0);
@@ -176,6 +184,7 @@ proptest! {
                         let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);
                         if kind < 2 {
                             entry.failures.served(&mut peers);
+                            entry.strikes = 0;
                         }
                         let counts = kind >= 5 && entry.failures.failed(&mut peers);
                         let chip = kind == 0;
@@ -183,8 +192,16 @@ proptest! {
                             entry.shut = None;
                         }
                         let spent = u32::from(permit == Permit::Chip && entry.shut.is_none());
+                        if counts {
+                            if entry.strikes == 0 || now > entry.struck + reset / 100 {
+                                entry.strikes += 1;
+                            }
+                            entry.struck = now;
+                        }
+                        let again = counts && (entry.strikes > 1 || times_out);
                         if kind == 2 || counts {
-                            entry.shut = Some((now + reset, false));
+                            let from = if again { now + 7 * reset } else { now };
+                            (entry.last_event, entry.shut) = (from, Some((from + reset, false)));
                         }
                         if hangs {
                             entry.last_event = entry.asked(now);
@@ -198,12 +215,21 @@ proptest! {
                             6 if !counts => spent,
                             _ => 0,
                         };
-                        entry.chips = (entry.chips + earned).min(MAX_CHIPS);
-                        match kind {
-                            2 => entry.chips = 0,
-                            5 if counts => entry.chips = entry.chips.saturating_sub(1),
-                            _ => {}
-                        }
+                        let extra = if kind == 0 { entry.owed.min(1) } else { 0 };
+                        let lost = permit == Permit::Chip && earned == 0 && (kind == 4 || kind == 6);
+                        entry.owed = entry.owed + u32::from(lost) - extra;
+                        entry.chips = (entry.chips + earned + extra).min(MAX_CHIPS);
+                        let taken = match kind {
+                            2 => {
+                                (entry.chips, entry.owed) = (0, 0);
+                                0
+                            }
+                            _ if again => entry.chips,
+                            5 if counts => entry.chips.min(1),
+                            _ => 0,
+                        };
+                        entry.chips -= taken;
+                        entry.owed += taken;
                     }
                 }
             }

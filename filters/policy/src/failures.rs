@@ -54,6 +54,11 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// Recomputes the sum from all servers, without the rounding errors of many additions.
     pub fn renew<'a>(&mut self, all: impl Iterator<Item = &'a Failures>) {
         let mut peers = Self::default();

@@ -12,6 +12,10 @@
 //!
 //! `share * requests + BURST + what is in flight when the bucket runs empty`
 //!
+//! Requests that [explore](crate::discovery) are outside of the budget. Envoy places them as
+//! without the filters, also on a server that refuses connections, which has the fewest requests;
+//! and a fresh sender explores with all of its first requests.
+//!
 //! Default: a share of 0.2, as in the budgets of Envoy, Finagle and linkerd. Envoy's own
 //! (`retry_budget` of a cluster) is no use here: it counts the retries after rejections too, and
 //! with bids there is one a request. Cold start: full. Cost: an addition for each event.
@@ -48,6 +52,11 @@ impl RetryBudget {
 
     /// A server has rejected or bounced an attempt.
     pub fn rejection(&mut self) {
+        self.earn(1.0);
+    }
+
+    /// The attempt that has begun is one of a request that explores.
+    pub fn explores(&mut self) {
         self.earn(1.0);
     }
 
@@ -95,6 +104,17 @@ mod tests {
             }
         }
         retries
+    }
+
+    #[test]
+    fn attempts_of_requests_that_explore_cost_nothing() {
+        let mut budget = budget(0.2);
+        let before = budget;
+        for _ in 0..1_000 {
+            budget.attempt();
+            budget.explores();
+        }
+        assert_eq!(budget, before);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Sender {
     budget: RetryBudget,
     list: Vec<EndpointId>,
     doubts: Doubts,
+    /// For so many requests there are no bids.
+    without_bids: u32,
 }
 
 impl Sender {
@@ -66,6 +68,7 @@ impl Sender {
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             doubts: Doubts::default(),
+            without_bids: 0,
             parameters,
         };
         sender.set_endpoints(now);
@@ -118,19 +121,23 @@ impl Sender {
     }
 
     /// The retries of a request that begins, `own` of them for other reasons than a rejection.
-    /// `bids`: whether its attempts may bid. With n servers, at most n - 1 bounces are of any use.
+    /// `bids`: whether its attempts may bid. With n servers that are not shut, at most n - 1
+    /// bounces are of any use. Where there is only one server, a rejection is not retried.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
         let bids = if bids && self.bids() { self.most_bids() } else { 0 };
-        Retries::new(own, bids as u32, self.parameters.retries())
+        let may_be_more = self.learns() && !self.discovery.has_searched(self.endpoints.len());
+        let has_others = may_be_more || self.endpoints.len() > 1;
+        Retries::new(own, bids as u32, if has_others { self.parameters.retries() } else { 0 })
     }
 
     /// How many bids a request may make. A sender that is [alone](crate::company) makes none: it
-    /// knows the queues, and a bounce tells it nothing.
+    /// knows the queues, and a bounce tells it nothing. Nor are there any after an
+    /// [overflow](Self::overflowed).
     fn most_bids(&self) -> usize {
-        if self.company.is_none() {
+        if self.company.is_none() || self.without_bids > 0 {
             return 0;
         }
-        bid::MOST_BIDS.min(self.endpoints.len().saturating_sub(1))
+        bid::MOST_BIDS.min(self.endpoints.open().saturating_sub(1))
     }
 
     /// Whether a request may be retried now for another reason than a rejection: whether the retry
@@ -139,7 +146,13 @@ impl Sender {
         self.budget.allows()
     }
 
-    /// The same, with at least half of the burst left.
+    /// Whether a request without a list may always be retried: it explores. Only a budget of 0
+    /// holds for it, too.
+    pub fn may_repeat_without_list(&self) -> bool {
+        self.learns() && self.parameters.retry_budget().get() > 0.0
+    }
+
+    /// The same as [`may_repeat`](Self::may_repeat), with at least half of the burst left.
     pub fn may_repeat_amply(&self) -> bool {
         self.budget.is_ample()
     }
@@ -174,9 +187,6 @@ impl Sender {
     /// The same for a chosen server, whose address need not be looked up.
     pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
-        if self.learns() {
-            self.endpoints.meet(endpoint, self.discovery.explored());
-        }
         self.begin_there(endpoint, turn, now)
     }
 
@@ -309,10 +319,11 @@ impl Sender {
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
-        self.budget.request();
+        self.without_bids = self.without_bids.saturating_sub(1);
         if self.learns() && self.discovery.explores(self.endpoints.len(), rng) {
             return &self.list;
         }
+        self.budget.request();
         let own = self.parameters.route_retries().default().min(MOST_LISTED);
         let length = self.retries(0, true).left().max(own) as usize + 1;
         self.router.be_alone(self.company.is_none());
@@ -374,14 +385,23 @@ impl Sender {
         if !self.learns() {
             return known;
         }
-        let id = known.unwrap_or_else(|| {
+        Some(known.unwrap_or_else(|| {
             self.discovery.found();
-            let count = self.endpoints.len();
-            self.endpoints.forget(|met| self.discovery.is_gone(met, count));
-            self.endpoints.add(address, now)
-        });
-        self.endpoints.meet(id, self.discovery.explored());
-        Some(id)
+            let id = self.endpoints.add(address, now);
+            self.endpoints.meet(id, self.discovery.explored());
+            id
+        }))
+    }
+
+    /// Envoy's own policy chose this server, for a request that went without a list. Learned
+    /// servers that it no longer chooses are forgotten.
+    pub fn met(&mut self, endpoint: EndpointId) {
+        if self.learns() {
+            self.budget.explores();
+            let (explored, known) = (self.discovery.explored(), self.endpoints.len());
+            self.endpoints.meet(endpoint, explored);
+            self.endpoints.forget_if(explored, |met| self.discovery.is_gone(met, known));
+        }
     }
 
     /// Envoy does not have this server in the cluster (any more). A learned server is forgotten; a

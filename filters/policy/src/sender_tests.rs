@@ -32,9 +32,11 @@ fn sender(endpoints: Option<&[&str]>) -> Sender {
     Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
 }
 
-/// The sender meets this server; an attempt's effect on its chips is left out.
+/// A request that explores meets this server; an attempt's effect on its chips is left out.
 fn meet(sender: &mut Sender, address: &str) -> EndpointId {
-    sender.endpoint_at(address, Timestamp::ZERO).unwrap()
+    let endpoint = sender.endpoint_at(address, Timestamp::ZERO).unwrap();
+    sender.met(endpoint);
+    endpoint
 }
 
 #[test]
@@ -76,6 +78,61 @@ fn keeps_servers_that_stay_while_new_ones_are_found() {
         }
     }
     assert_eq!(sender.endpoints().len(), 200);
+}
+
+/// Envoy places 10,000 requests among the last two of three servers that it knew before.
+#[test]
+fn forgets_a_server_that_envoy_no_longer_chooses() {
+    let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(5));
+    let mut drawn = [0, 0];
+    for request in 0..10_000 {
+        let listed = sender.choose(Timestamp::ZERO, &mut rng).first().copied();
+        let first = if request < 1_000 { 1 } else { 2 };
+        let attempt = match listed {
+            Some(id) => sender.begin_chosen(id, None, Timestamp::ZERO).unwrap(),
+            None => {
+                let id = meet(&mut sender, &format!("10.0.0.{}:80", rng.u32(first..=3)));
+                sender.begin_chosen(id, None, Timestamp::ZERO).unwrap()
+            }
+        };
+        let chosen = sender.endpoints().get(attempt.endpoint).map(Endpoint::address) == Some("10.0.0.1:80");
+        drawn[0] += usize::from(chosen && request < 1_000);
+        drawn[1] += usize::from(chosen && request >= 5_000);
+        sender.answer(&attempt, Answer::Unreported, Timestamp::ZERO);
+        sender.end(&attempt);
+    }
+    assert!(drawn[0] > 200 && drawn[1] == 0, "{drawn:?}");
+    assert_eq!(sender.endpoints().len(), 2);
+}
+
+#[test]
+fn rejections_are_retried_where_another_server_is_known_or_may_be_found() {
+    let retries = |sender: &Sender| sender.retries(0, true);
+    let none = Retries::new(0, 0, 0);
+    assert_eq!([retries(&sender(Some(&["1.1.1.1:1"]))), retries(&sender(Some(&[])))], [none, none]);
+    assert_eq!(retries(&sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]))), Retries::new(0, 0, 2));
+    let (mut learning, mut rng) = (sender(None), fastrand::Rng::with_seed(6));
+    let mut some = 0;
+    for _ in 0..100 {
+        some += usize::from(retries(&learning) == Retries::new(0, 0, 2));
+        learning.choose(Timestamp::ZERO, &mut rng);
+        meet(&mut learning, "1.1.1.1:1");
+    }
+    // Eight before it has met one, and eight for each known one and one more.
+    assert_eq!((some, retries(&learning)), (17, none));
+}
+
+#[test]
+fn makes_no_bids_for_a_thousand_requests_after_envoy_did_not_retry() {
+    let (mut sender, mut rng) = (bidders(3), fastrand::Rng::with_seed(7));
+    sender.choose(at(0), &mut rng);
+    assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
+    sender.overflowed();
+    for request in 0..1_000 {
+        assert_eq!(sender.retries(0, true), Retries::new(0, 0, 2), "request {request}");
+        sender.choose(at(request), &mut rng);
+    }
+    assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
 }
 
 #[test]
@@ -267,7 +324,8 @@ fn a_rejection_tells_what_a_bid_may_expect() {
 fn allows_one_bid_per_other_server_and_at_most_five() {
     for (servers, bids) in [(0, 0), (1, 0), (2, 1), (5, 4), (6, 5), (20, 5)] {
         let sender = bidders(servers);
-        assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "{servers}");
+        let rejections = if servers < 2 { 0 } else { 2 };
+        assert_eq!(sender.retries(0, true), Retries::new(0, bids, rejections), "{servers}");
         assert_eq!(sender.turn(0), BidPosition { number: 0, of: bids as usize });
     }
 }

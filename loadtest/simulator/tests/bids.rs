@@ -27,11 +27,19 @@ fn p99(outcome: &Outcome) -> f64 {
 #[test]
 fn bids_come_near_an_omniscient_balancer_at_one_bounce_per_request() {
     for load in ["share:0.9", "share:0.95"] {
-        let [bid, jsq, least] =
-            [PolicyKind::Bid, PolicyKind::Jsq, PolicyKind::LeastRequest].map(|policy| run(policy, load, |_| {}));
-        println!("{load}: bid {} jsq {} least request {}", p99(&bid), p99(&jsq), p99(&least));
-        // Of nine seeds it is 1.2 to 1.4, in the median 1.31.
-        assert!(p99(&bid) < 1.4 * p99(&jsq) && p99(&bid) < 0.6 * p99(&least), "{load}");
+        let of = |seed| {
+            [PolicyKind::Bid, PolicyKind::Jsq, PolicyKind::LeastRequest]
+                .map(|policy| run(policy, load, |scenario| scenario.seed = seed))
+        };
+        let ratios = |other: usize| {
+            let mut ratios: Vec<f64> = (1..=5).map(of).map(|all| p99(&all[0]) / p99(&all[other])).collect();
+            ratios.sort_unstable_by(f64::total_cmp);
+            ratios
+        };
+        let (jsq, least) = (ratios(1), ratios(2));
+        println!("{load}: of jsq's {jsq:.2?}, of least request's {least:.2?}");
+        assert!(jsq[2] < 1.35 && least[2] < 0.6, "{load}");
+        let [bid, ..] = of(1);
         assert_eq!((bid.shed, bid.errors), (0, 0));
         assert!((1.5..2.5).contains(&bid.attempts_per_request), "{} attempts", bid.attempts_per_request);
     }

@@ -66,12 +66,12 @@ fn retries_a_rejected_request_up_to_its_limit() {
 
 #[test]
 fn a_bounce_costs_its_delay() {
-    // One slot, often taken: a request is served at its first attempt, or after up to three
+    // Two slots, often taken: a request is served at its first attempt, or after up to three
     // bounces.
     let mut scenario = Scenario {
-        servers: 1,
+        servers: 2,
         senders: 1,
-        load: "share:0.2".parse().unwrap(),
+        load: "share:0.4".parse().unwrap(),
         bounce: Duration::from_millis(100),
         ..case(PolicyKind::Bloc, 2000)
     };

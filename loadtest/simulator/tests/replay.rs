@@ -81,17 +81,18 @@ fn adds_the_application_delay_to_answers_but_not_to_rejections() {
 
 #[test]
 fn waits_for_the_back_off_before_a_retry() {
-    // One slot, taken for 10 ms: the second request is rejected at once, and at each retry until
-    // none is left or the slot is free.
+    // Two slots, taken for 10 ms: the third request is rejected at once, and at each retry until
+    // none is left or a slot is free.
     let outcome = |text: &str| {
-        run(&[0, 1], |scenario| {
+        run(&[0, 0, 1], |scenario| {
             scenario.policy = PolicyKind::Bloc;
+            scenario.servers = 2;
             scenario.back_off = text.parse().unwrap();
             scenario.service.capacity = Some(bloc_policy::config::CapacitySpec::Static { limit: 1 });
             scenario.service.retries = Some(3);
         })
     };
-    assert_eq!((outcome("0ms-0ms").ok, outcome("1ms-1ms").shed), (1, 1), "four attempts in no time");
+    assert_eq!((outcome("0ms-0ms").ok, outcome("1ms-1ms").shed), (2, 1), "four attempts in no time");
     let patient = outcome("1000ms-1000ms");
-    assert_eq!((patient.ok, patient.attempts_per_request), (2, 1.5));
+    assert_eq!((patient.ok, patient.attempts_per_request), (3, 1.3333));
 }

@@ -26,6 +26,7 @@ mod local_replies;
 mod marked;
 mod mirror;
 mod orca;
+mod overflow;
 mod price;
 mod rejection;
 mod report;

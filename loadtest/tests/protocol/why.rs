@@ -30,7 +30,7 @@ async fn debug_headers_tell_why_and_where_a_request_was_rejected() {
             assert_eq!(answer.ours(), ["x-bloc-why"]);
             let why = answer.header("x-bloc-why").unwrap_or_default();
             assert!(why.starts_with("capacity;queue=1;limit=1"), "{why}");
-            let end = format!(";attempt=2;server=\"{}\";took=", pod.address);
+            let end = format!(";attempt=1;server=\"{}\";took=", pod.address);
             assert!(why.contains(&end), "{why}");
         } else {
             assert_eq!(answer.ours(), Vec::<String>::new());

@@ -224,14 +224,16 @@ fn the_retry_budget_limits_what_the_route_retries() {
 
 #[test]
 fn an_attempt_without_our_key_is_counted_and_bids_by_its_number() {
-    let caller = Caller::new(&format!(r#""routing":"bid","endpoints":["{SERVER}","{OTHER}","10.0.0.3:80"]"#));
-    for _ in 0..20 {
-        let mut attempt = caller.stray(&[], 1);
-        caller.passes(Duration::from_millis(50));
-        attempt.answered(&[(":status", "200"), ("x-bloc-load", "chip=1, queue=4, service=10")], true);
-    }
-    assert_eq!(caller.counted("attempts"), 20);
-    let bid = |own: &[(&str, &str)], number| caller.stray(own, number).header("x-bloc-bid").expect("a bid");
+    let bid = |own: &[(&str, &str)], number| {
+        let caller = Caller::new(&format!(r#""routing":"bid","endpoints":["{SERVER}","{OTHER}","10.0.0.3:80"]"#));
+        for _ in 0..20 {
+            let mut attempt = caller.stray(&[], 1);
+            caller.passes(Duration::from_millis(50));
+            attempt.answered(&[(":status", "200"), ("x-bloc-load", "chip=1, queue=4, service=10")], true);
+        }
+        assert_eq!(caller.counted("attempts"), 20);
+        caller.stray(own, number).header("x-bloc-bid").expect("a bid")
+    };
     let first = bid(&[], 1);
     assert_ne!(first, "any");
     assert_ne!(bid(&[], 2), first);

@@ -23,11 +23,17 @@ new_key_type! {
 pub struct Endpoint {
     pub(super) address: Box<str>,
     pub(super) chips: u32,
+    /// Chips that failures have cost it, or that it lacks as a newcomer: it earns them twice as
+    /// fast.
+    pub(super) owed: u32,
     pub(super) last_event: Timestamp,
     pub(super) pending: u32,
     /// Attempts that have begun since the server was last heard, and when the first of them did.
     pub(super) unheard: u32,
     pub(super) unheard_since: Timestamp,
+    /// Failures that count, one after the other, since it served last, and when the last one was.
+    pub(super) strikes: u32,
+    pub(super) struck: Timestamp,
     /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,
     /// The number of the last list in which it was the first.
@@ -61,6 +67,13 @@ impl Endpoint {
     /// Chips that this sender holds for it.
     pub fn chips(&self) -> u32 {
         self.chips
+    }
+
+    /// Takes up to so many chips from it, which it can earn back soon.
+    pub(super) fn lose(&mut self, chips: u32) {
+        let lost = chips.min(self.chips);
+        self.chips -= lost;
+        self.owed += lost;
     }
 
     /// Whether it bounced an attempt of this sender less than one of its execution times ago.

@@ -17,6 +17,11 @@ impl Endpoints {
         self.all.len()
     }
 
+    /// The number of servers that are not shut.
+    pub fn open(&self) -> usize {
+        self.peers.failures.count()
+    }
+
     /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -68,11 +73,14 @@ impl Endpoints {
         let id = self.table.insert(Endpoint {
             address: address.into(),
             chips: 1,
+            owed: self.mean_chips().saturating_sub(1),
             last_event: now,
             reported: now,
             pending: 0,
             unheard: 0,
             unheard_since: now,
+            strikes: 0,
+            struck: Timestamp::ZERO,
             met: 0,
             chosen: 0,
             took: None,
@@ -95,6 +103,12 @@ impl Endpoints {
         id
     }
 
+    /// How many requests the servers may have on average, by their chips.
+    fn mean_chips(&self) -> u32 {
+        let all: u32 = self.table.values().map(|endpoint| endpoint.chips + endpoint.pending).sum();
+        all / u32::try_from(self.all.len().max(1)).unwrap_or(u32::MAX)
+    }
+
     /// Forgets a server; what its attempts under way report later is ignored.
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
@@ -109,7 +123,7 @@ impl Endpoints {
         }
     }
 
-    /// An attempt met this server. `explored`: how many requests had gone exploring by then.
+    /// Envoy's own policy chose this server. `explored`: how many requests had explored by then.
     pub fn meet(&mut self, id: EndpointId, explored: u64) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.met = explored;
@@ -131,12 +145,11 @@ impl Endpoints {
         }
     }
 
-    /// Forgets the servers without a pending attempt whose last [`meet`](Self::meet) was too long
-    /// ago, which `is_gone` decides by its `explored`.
-    pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
-        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
-        let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
-        for id in gone {
+    /// Forgets one of the servers, each in turn, if its last [`meet`](Self::meet) was too long ago,
+    /// which `is_gone` decides by its `explored`.
+    pub fn forget_if(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
+        let place = usize::try_from(turn).unwrap_or(usize::MAX) % self.all.len().max(1);
+        if let Some(id) = self.at(place).filter(|id| self.table.get(*id).is_some_and(|one| is_gone(one.met))) {
             self.remove(id);
         }
     }

@@ -1,14 +1,21 @@
 //! Which servers are left alone, and with which the others are compared.
 
 use super::endpoint::Shut;
-use super::{EndpointId, Endpoints, silence};
+use super::{EndpointId, Endpoints, MOST_INTERVALS, silence};
 use crate::units::Timestamp;
+
+/// Failures within this part of a reset interval are one.
+const TOGETHER: u32 = 100;
 
 impl Endpoints {
     /// An attempt that this server has already answered turned out to be an error.
     pub fn erred(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let counts = endpoint.failures.failed(&mut self.peers.failures);
+        if counts {
+            endpoint.lose(1);
+            self.fails(id, false, now);
+        }
         self.turned_out(id, counts, now);
     }
 
@@ -16,21 +23,43 @@ impl Endpoints {
     pub fn client_erred(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let counts = endpoint.client_errors.mostly_failed(&mut self.peers.client_errors);
+        if counts {
+            endpoint.lose(1);
+            self.restart(id, now);
+            self.shut(id, now);
+        }
         self.turned_out(id, counts, now);
     }
 
     /// An answer turned out to be an error, which `counts` against its server or not.
     fn turned_out(&mut self, id: EndpointId, counts: bool, now: Timestamp) {
-        self.restart(id, now);
-        let Some(endpoint) = self.table.get_mut(id) else { return };
-        if counts {
-            endpoint.chips = endpoint.chips.saturating_sub(1);
-            self.shut(id, now);
-        } else if endpoint.shut.is_some_and(|shut| shut.is_probed) {
-            self.reopen(id);
+        if !counts {
+            self.restart(id, now);
+            if self.table.get(id).is_some_and(|endpoint| endpoint.shut.is_some_and(|shut| shut.is_probed)) {
+                self.reopen(id);
+            }
         }
         self.note(id);
         self.settle(id, now);
+    }
+
+    /// Leaves a server alone because a failure counts against it: for a reset interval, and for
+    /// [`MOST_INTERVALS`] if it is not the first since the server served last, or if the server was
+    /// silent (`times_out`): a probe of such a server costs its request as long again. Failures at
+    /// the same time, such as those of all requests on a connection that breaks, are one.
+    pub(super) fn fails(&mut self, id: EndpointId, times_out: bool, now: Timestamp) {
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if endpoint.strikes == 0 || now.since(endpoint.struck) > self.reset_interval / TOGETHER {
+            endpoint.strikes = endpoint.strikes.saturating_add(1);
+        }
+        endpoint.struck = now;
+        let mut from = now;
+        if endpoint.strikes > 1 || times_out {
+            endpoint.lose(u32::MAX);
+            from = now.after(self.reset_interval * (MOST_INTERVALS - 1));
+        }
+        self.restart(id, from);
+        self.shut(id, from);
     }
 
     /// Leaves a server that hangs alone like one that failed; the more attempts it has not
@@ -70,7 +99,7 @@ impl Endpoints {
     pub fn leave_alone(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);
         if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.chips = 0;
+            endpoint.lose(u32::MAX);
         }
         self.shut(id, now);
         self.note(id);

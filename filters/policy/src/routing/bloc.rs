@@ -19,8 +19,8 @@
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
 //! 2. a list is drawn at once, without replacement, where the paper draws anew for each retry and
 //!    may ask a server that has just rejected;
-//! 3. where no server qualifies, the paper's loop never ends: here those whose interval ends first
-//!    follow.
+//! 3. where no server qualifies, the paper's loop never ends: here the others follow, those that
+//!    are not shut first, then by the end of their intervals.
 
 use super::policy::Routing;
 use super::two_choices::{draw_best_of, draw_better_of_two};

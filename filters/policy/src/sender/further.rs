@@ -1,4 +1,5 @@
-//! What an answer says beside its status and its report: in its trailers, and by marks.
+//! What else a sender is told: what the trailers and the marks of an answer say, and that Envoy
+//! does not retry.
 
 use super::{Attempt, Sender};
 use crate::endpoints::Endpoint;
@@ -7,6 +8,9 @@ use crate::units::Timestamp;
 
 /// One of so many answers of an open server is looked at for marks.
 const LOOKS_FOR_MARKS: usize = 8;
+
+/// For so many requests a sender does without bids once Envoy did not retry a rejection.
+const WITHOUT_BIDS: u32 = 1_000;
 
 impl Sender {
     /// An attempt that the server has answered was an error, as the trailers say.
@@ -29,5 +33,11 @@ impl Sender {
     /// The answer carried a mark.
     pub fn marked(&mut self, attempt: &Attempt, now: Timestamp) {
         self.endpoints.leave_alone(attempt.endpoint, now);
+    }
+
+    /// A rejection was to be retried, and Envoy did not do it, because its circuit breaker allows
+    /// too few retries for bids. So at most one in [`WITHOUT_BIDS`] requests meets that.
+    pub fn overflowed(&mut self) {
+        self.without_bids = WITHOUT_BIDS;
     }
 }

@@ -90,6 +90,7 @@ fn a_server_that_has_failed_lately_is_no_alternative() {
     // What both do counts against neither.
     exchange(&mut sender, SLOW, Answer::Failed, 10_000);
     exchange(&mut sender, FAST, Answer::Failed, 10_000);
+    exchange(&mut sender, SLOW, Answer::Served(report(200, 0)), 10_000);
     for answered in 0..7 {
         assert_eq!(bid(&sender, SLOW), usual(&sender), "{answered}");
         exchange(&mut sender, FAST, Answer::Served(report(20, 0)), 10_000);

@@ -22,9 +22,19 @@ fn a_server_with_flattering_reports_gets_under_a_fifth_of_requests() {
     for routing in SENDERS {
         let honest = Mesh::new(routing, LOAD, 1).run(MINUTE);
         for lie in PRAISE.map(Lie::Says) {
-            let mut mesh = Mesh::new(routing, LOAD, 1);
-            mesh.lie(lie);
-            let tally = mesh.run(MINUTE);
+            // How many it has at once depends on single moments, so the median of five seeds
+            // counts.
+            let mut tallies: Vec<_> = (1..=5)
+                .map(|seed| {
+                    let mut mesh = Mesh::new(routing, LOAD, seed);
+                    mesh.lie(lie);
+                    mesh.run(MINUTE)
+                })
+                .collect();
+            let mut most: Vec<_> = tallies.iter().map(|tally| tally.most_at_liar).collect();
+            most.sort_unstable();
+            assert!(most[2] <= 10, "{routing:?}, {lie}: {most:?} at once");
+            let tally = tallies.swap_remove(0);
             let what = format!(
                 "{routing:?}, {lie}: share {:.2}, {} at once, p99 {} instead of {} ms",
                 tally.share(),
@@ -34,7 +44,6 @@ fn a_server_with_flattering_reports_gets_under_a_fifth_of_requests() {
             );
             println!("{what}");
             assert!(tally.share() < 0.2, "{what}");
-            assert!(tally.most_at_liar <= 12, "{what}");
             assert!(tally.p99() as f64 <= MAX_REPORT_FACTOR * honest.p99() as f64, "{what}");
             assert_eq!(tally.lost, 0, "{what}");
         }

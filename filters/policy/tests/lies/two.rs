@@ -50,7 +50,11 @@ const COMPLAINTS: [&[u8]; 6] = [
 
 /// Two servers, one of which begins with the first lie, and goes on with the second one.
 fn run(sender: (RoutingKind, u32), load: f64, lies: [Lie; 2]) -> (Mesh, Tally) {
-    let mut mesh = Mesh::of(2, sender, load, 5);
+    run_with(5, sender, load, lies)
+}
+
+fn run_with(seed: u64, sender: (RoutingKind, u32), load: f64, lies: [Lie; 2]) -> (Mesh, Tally) {
+    let mut mesh = Mesh::of(2, sender, load, seed);
     mesh.lie(lies[0]);
     mesh.run(Duration::from_secs(20));
     mesh.lie(lies[1]);
@@ -137,7 +141,16 @@ fn a_server_of_two_that_reports_nothing_gets_what_least_request_gives_it() {
             let (_, tally) = run(alone, load, [lie; 2]);
             let what = say(alone, load, lie, &tally, &least);
             assert!((tally.share() - least.share()).abs() < 0.1, "{what}");
-            assert!(tally.mean() <= 1.1 * least.mean() && tally.p99() as f64 <= 1.15 * least.p99() as f64, "{what}");
+            assert!(tally.mean() <= 1.1 * least.mean(), "{what}");
+            let ratio = |seed| {
+                let [alone, least] =
+                    [alone, LEAST_REQUEST].map(|sender| run_with(seed, sender, load, [lie; 2]).1.p99());
+                alone as f64 / least as f64
+            };
+            let mut ratios: Vec<f64> = (1..=5).map(ratio).collect();
+            ratios.sort_unstable_by(f64::total_cmp);
+            // It was 1.2 before ADR 24; a single seed may give anything from 0.86 to 1.36.
+            assert!(ratios[2] <= 1.15, "p99 of five seeds, of least request's: {ratios:.2?}; {what}");
         }
     }
 }

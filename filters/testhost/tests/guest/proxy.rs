@@ -9,6 +9,7 @@ use bloc_testhost::history::{Configuration, Direction, NODE_AGENT, Services, Slo
 use bloc_testhost::{Flow, Headers, HttpCall, Listener, Process, Stream, Vm, VmOptions};
 use node_agent::NodeAgent;
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -109,6 +110,8 @@ pub struct Proxy {
     names_it: Duration,
     /// The inbound configurations that name the control plane, the oldest first.
     asking: Vec<Asking>,
+    /// How many requests were sent.
+    sent: Cell<usize>,
 }
 
 /// An inbound configuration that names the control plane. While one lives, a listener with the same
@@ -133,7 +136,7 @@ impl Proxy {
         let names_it = process.now();
         let (control_plane, node_agent) = (ControlPlane::default(), NodeAgent::default());
         let (listeners, asking) = (BTreeMap::new(), Vec::new());
-        Self { process, control_plane, node_agent, drain, threads, listeners, names_it, asking }
+        Self { process, control_plane, node_agent, drain, threads, listeners, names_it, asking, sent: Cell::new(0) }
     }
 
     pub fn threads(&self) -> &[Vm] {
@@ -218,7 +221,9 @@ impl Proxy {
         let request = Headers::new(&GET);
         assert!(stream.request_headers(&request, true).continues());
         let mut attempt = set.others[thread].attempt().with_property("xds\0cluster_name", service);
-        attempt.set_property("upstream\0address", "10.0.0.1:80");
+        // Two servers: with one, rejections are not retried.
+        self.sent.set(self.sent.get() + 1);
+        attempt.set_property("upstream\0address", ["10.0.0.1:80", "10.0.0.2:80"][self.sent.get() % 2]);
         attempt.set_property("upstream\0request_attempt_count", 1_u64.to_le_bytes());
         assert!(attempt.request_headers(&request, true).continues());
         for mut one in [attempt, stream] {
