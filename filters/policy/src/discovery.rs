@@ -13,9 +13,10 @@
 //!
 //! Envoy may stop choosing a server that is still in the cluster: it has left the priority in
 //! force, was ejected, or failed its health checks. Or it has left, and no list named it since. A
-//! server that `8 * (known + 1)` requests which explored did not meet is forgotten. By the same
-//! reckoning, one that Envoy still chooses is missed by that many with probability about `exp(-8)`.
-//! It is learned again when a request meets it.
+//! server that `12 * (known + 1)` requests which explored did not meet is
+//! forgotten, unless an attempt is pending there: least request avoids a busy server. By the same
+//! reckoning, one that Envoy still chooses is missed by that many with probability about
+//! `exp(-12)`. It is learned again when a request meets it.
 //!
 //! Cold start: every request explores, so the sender behaves like Envoy's fallback policy. Cost: a
 //! draw a request. Not in the paper, whose proxies ask a directory. Where endpoints are configured
@@ -24,6 +25,8 @@
 use crate::rng::Rng;
 
 const ROUNDS: usize = 8;
+/// More, since each server that is found anew begins a search, whatever their number.
+const ROUNDS_UNTIL_GONE: usize = 12;
 const STEADY_SHARE: usize = 50;
 
 /// When to look for unknown servers.
@@ -37,16 +40,11 @@ pub struct Discovery {
 impl Discovery {
     /// Whether the next request explores, with `known` endpoints known.
     pub fn explores(&mut self, known: usize, rng: &mut impl Rng) -> bool {
-        let searching = !self.has_searched(known);
+        let searching = self.since_find < ROUNDS * (known + 1);
         let explores = searching || rng.below(STEADY_SHARE) == 0;
         self.since_find += usize::from(searching);
         self.explored += u64::from(explores);
         explores
-    }
-
-    /// Whether all servers are likely to be known, with `known` of them known.
-    pub fn has_searched(&self, known: usize) -> bool {
-        self.since_find >= ROUNDS * (known + 1)
     }
 
     /// How many requests have explored.
@@ -57,7 +55,7 @@ impl Discovery {
     /// Whether a server is gone that was last met when `met` requests had explored, with `known`
     /// endpoints known.
     pub fn is_gone(&self, met: u64, known: usize) -> bool {
-        self.explored.saturating_sub(met) > (ROUNDS * (known + 1)) as u64
+        self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
     /// An unknown server was found, or one was lost: the search starts again.
@@ -101,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_missed_in_eight_rounds_counts_as_gone() {
-        let (known, rounds) = (4, 8 * 5);
+    fn a_server_missed_in_twelve_rounds_counts_as_gone() {
+        let (known, rounds) = (4, 12 * 5);
         let after = |explored| Discovery { explored, ..Discovery::default() };
         assert!(!after(100 + rounds).is_gone(100, known));
         assert!(after(101 + rounds).is_gone(100, known));

@@ -266,7 +266,7 @@ impl Endpoints {
             Answer::Rejected(_) => self.shut(id, now),
             Answer::Failed if counts => self.fails(id, times_out, now),
             Answer::ClientError(_) if counts => self.shut(id, now),
-            Answer::Erred(_) => return self.erred(id, now),
+            Answer::Erred(_) => return self.erred(id, false, now),
             Answer::GivenUp if hangs => self.hangs(id, now),
             _ => {}
         }

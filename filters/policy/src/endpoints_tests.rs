@@ -200,7 +200,9 @@ proptest! {
                         }
                         let again = counts && (entry.strikes > 1 || times_out);
                         if kind == 2 || counts {
+                            let earlier = entry.shut.map_or(0, |(until, _)| until.saturating_sub(reset));
                             let from = if again { now + 7 * reset } else { now };
+                            let from = if counts { from.max(earlier) } else { from };
                             (entry.last_event, entry.shut) = (from, Some((from + reset, false)));
                         }
                         if hangs {

@@ -125,8 +125,8 @@ impl Sender {
     /// bounces are of any use. Where there is only one server, a rejection is not retried.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
         let bids = if bids && self.bids() { self.most_bids() } else { 0 };
-        let may_be_more = self.learns() && !self.discovery.has_searched(self.endpoints.len());
-        let has_others = may_be_more || self.endpoints.len() > 1;
+        // Where servers are learned, there may be one that is not known yet.
+        let has_others = self.learns() || self.endpoints.len() > 1;
         Retries::new(own, bids as u32, if has_others { self.parameters.retries() } else { 0 })
     }
 

@@ -37,6 +37,12 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// This moment minus `duration`, at least the origin.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// This moment plus `duration`, at most the end of the clock (584 years).
     #[must_use]
     pub const fn after(self, duration: Duration) -> Self {

@@ -131,7 +131,7 @@ async fn forgets_the_servers_of_the_backup_priority_when_envoy_no_longer_chooses
     assert_eq!(to_backup(200).await, 0);
     endpoints.change(&ill, &envoy, "membership_healthy", 1).await;
     // One in fifty requests explores. Servers that Envoy no longer chooses are forgotten when it
-    // has not chosen them for 8 * (2 + 1) of these.
+    // has not chosen them for 12 * (2 + 1) of these.
     let mut found = 0;
     for _ in 0..20 {
         found = to_backup(200).await;

@@ -145,11 +145,12 @@ impl Endpoints {
         }
     }
 
-    /// Forgets one of the servers, each in turn, if its last [`meet`](Self::meet) was too long ago,
-    /// which `is_gone` decides by its `explored`.
+    /// Forgets one of the servers, each in turn, if no attempt is pending there, and its last
+    /// [`meet`](Self::meet) was too long ago, which `is_gone` decides by its `explored`.
     pub fn forget_if(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
         let place = usize::try_from(turn).unwrap_or(usize::MAX) % self.all.len().max(1);
-        if let Some(id) = self.at(place).filter(|id| self.table.get(*id).is_some_and(|one| is_gone(one.met))) {
+        let is_gone = |one: &Endpoint| one.pending == 0 && is_gone(one.met);
+        if let Some(id) = self.at(place).filter(|id| self.table.get(*id).is_some_and(is_gone)) {
             self.remove(id);
         }
     }

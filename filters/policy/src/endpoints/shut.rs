@@ -8,12 +8,13 @@ use crate::units::Timestamp;
 const TOGETHER: u32 = 100;
 
 impl Endpoints {
-    /// An attempt that this server has already answered turned out to be an error.
-    pub fn erred(&mut self, id: EndpointId, now: Timestamp) {
+    /// An attempt turned out to be an error. `answered`: the server seemed to have served it, and
+    /// earned a chip, and perhaps one that it was owed.
+    pub fn erred(&mut self, id: EndpointId, answered: bool, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let counts = endpoint.failures.failed(&mut self.peers.failures);
         if counts {
-            endpoint.lose(1);
+            endpoint.lose(1 + u32::from(answered));
             self.fails(id, false, now);
         }
         self.turned_out(id, counts, now);
@@ -24,7 +25,7 @@ impl Endpoints {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let counts = endpoint.client_errors.mostly_failed(&mut self.peers.client_errors);
         if counts {
-            endpoint.lose(1);
+            endpoint.lose(2);
             self.restart(id, now);
             self.shut(id, now);
         }
@@ -46,17 +47,18 @@ impl Endpoints {
     /// Leaves a server alone because a failure counts against it: for a reset interval, and for
     /// [`MOST_INTERVALS`] if it is not the first since the server served last, or if the server was
     /// silent (`times_out`): a probe of such a server costs its request as long again. Failures at
-    /// the same time, such as those of all requests on a connection that breaks, are one.
+    /// the same time, such as those of all requests on a connection that breaks, are one. A failure
+    /// never shortens what an earlier one has set.
     pub(super) fn fails(&mut self, id: EndpointId, times_out: bool, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if endpoint.strikes == 0 || now.since(endpoint.struck) > self.reset_interval / TOGETHER {
             endpoint.strikes = endpoint.strikes.saturating_add(1);
         }
         endpoint.struck = now;
-        let mut from = now;
+        let mut from = endpoint.shut.map_or(now, |shut| now.max(shut.until.before(self.reset_interval)));
         if endpoint.strikes > 1 || times_out {
             endpoint.lose(u32::MAX);
-            from = now.after(self.reset_interval * (MOST_INTERVALS - 1));
+            from = from.max(now.after(self.reset_interval * (MOST_INTERVALS - 1)));
         }
         self.restart(id, from);
         self.shut(id, from);

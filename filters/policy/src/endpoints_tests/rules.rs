@@ -70,16 +70,16 @@ fn a_forced_attempt_goes_to_a_shut_server_only_if_all_are_shut() {
 
 /// For how many milliseconds a server is not asked after so many attempts at it, begun at once,
 /// have ended with this answer, the last ones so far apart.
-fn left_alone(routing: &mut impl Routing, attempts: usize, answer: Answer, apart: u64) -> u64 {
+fn left_alone(routing: &mut impl Routing, attempts: usize, answer: Answer, ends: impl Fn(u64) -> u64) -> u64 {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let [fails, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
     endpoints.answer(fails, Permit::Probe, Answer::Served(report(true)), at(0));
     endpoints.answer(fails, Permit::Probe, Answer::Served(report(true)), at(0));
     let permits: Vec<Permit> = (0..attempts).filter_map(|_| endpoints.begin(fails, at(0))).collect();
     let last = (1..=attempts as u64).zip(permits).map(|(n, permit)| {
-        endpoints.answer(fails, permit, answer, at(apart * n));
+        endpoints.answer(fails, permit, answer, at(ends(n)));
         endpoints.end(fails);
-        apart * n
+        ends(n)
     });
     let last = last.last().unwrap_or(0);
     let (mut rng, mut list) = (fastrand::Rng::with_seed(5), Vec::new());
@@ -100,8 +100,8 @@ fn a_server_whose_failures_follow_each_other_is_left_alone_for_eight_intervals()
     let interval = RESET.as_millis() as u64;
     for answer in [Answer::Failed, Answer::Erred(Some(report(true)))] {
         for (attempts, apart, intervals) in [(2, 0, 1), (3, 0, 1), (2, 3, 8), (3, 50, 8), (1, 49, 1)] {
-            let bloc = left_alone(&mut Bloc { looks: 2, ..Bloc::default() }, attempts, answer, apart);
-            let mu = left_alone(&mut crate::routing::Mu::new(RESET), attempts, answer, apart);
+            let bloc = left_alone(&mut Bloc { looks: 2, ..Bloc::default() }, attempts, answer, |n| apart * n);
+            let mu = left_alone(&mut crate::routing::Mu::new(RESET), attempts, answer, |n| apart * n);
             let expected = intervals * interval..intervals * interval + 20;
             println!("{answer:?} {attempts} {apart}: bloc {bloc}, mu {mu}");
             // With `bloc` a first failure takes one chip of several.
@@ -150,6 +150,26 @@ fn a_server_earns_the_chips_that_failures_cost_it_twice_as_fast() {
     }
 }
 
+/// Its headers say that it serves, its trailers that it fails.
+#[test]
+fn a_server_whose_errors_come_in_trailers_runs_out_of_chips() {
+    let mut endpoints = Endpoints::new(RESET, 10);
+    let [id, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
+    (0..9).for_each(|_| endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0)));
+    let mut count = 0;
+    for n in 0..100 {
+        if endpoints.get(id).is_none_or(|endpoint| endpoint.chips() == 0) {
+            break;
+        }
+        count += 1;
+        let permit = endpoints.begin(id, at(n)).unwrap();
+        endpoints.answer(id, permit, Answer::Served(report(true)), at(n));
+        endpoints.erred(id, true, at(n));
+        endpoints.end(id);
+    }
+    assert!((5..=10).contains(&count), "{count} attempts");
+}
+
 #[test]
 fn a_newcomer_soon_has_as_many_chips_as_the_others_have_on_average() {
     let mut endpoints = Endpoints::new(RESET, 10);
@@ -161,12 +181,20 @@ fn a_newcomer_soon_has_as_many_chips_as_the_others_have_on_average() {
     assert_eq!(requests_per_round(&mut endpoints, new, 5), [1, 2, 4, 6, 6]);
 }
 
+/// The same after so many attempts that time out one after the other, a millisecond apart.
+fn left_alone_from(routing: &mut impl Routing, attempts: u64, first: u64) -> u64 {
+    left_alone(routing, attempts as usize, Answer::Failed, |n| first + n - 1)
+}
+
 #[test]
 fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
     let interval = RESET.as_millis() as u64;
-    let mu = &mut crate::routing::Mu::new(RESET);
-    for alone in [left_alone(&mut Bloc::default(), 1, Answer::Failed, 50), left_alone(mu, 1, Answer::Failed, 50)] {
-        assert!((8 * interval..8 * interval + 20).contains(&alone), "after {alone} ms");
+    for attempts in [1, 2, 3] {
+        let mu = &mut crate::routing::Mu::new(RESET);
+        let bloc = left_alone_from(&mut Bloc::default(), attempts, 50);
+        for alone in [bloc, left_alone_from(mu, attempts, 50)] {
+            assert!((8 * interval - 5..8 * interval + 20).contains(&alone), "{attempts}: after {alone} ms");
+        }
     }
 }
 
@@ -358,7 +386,7 @@ fn an_error_in_the_trailers_revokes_the_chip() {
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     let permit = endpoints.begin(ids[0], at(1)).unwrap();
     endpoints.answer(ids[0], permit, Answer::Served(report(true)), at(1));
-    endpoints.erred(ids[0], at(2));
+    endpoints.erred(ids[0], true, at(2));
     assert_eq!((endpoints.get(ids[0]).map(Endpoint::chips), is_any_shut(&endpoints)), (Some(0), true));
 }
 

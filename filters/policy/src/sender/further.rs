@@ -15,7 +15,7 @@ const WITHOUT_BIDS: u32 = 1_000;
 impl Sender {
     /// An attempt that the server has answered was an error, as the trailers say.
     pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
-        self.endpoints.erred(attempt.endpoint, now);
+        self.endpoints.erred(attempt.endpoint, true, now);
     }
 
     /// Likewise an error of the client.
