@@ -387,6 +387,8 @@ impl Sender {
         }
         Some(known.unwrap_or_else(|| {
             self.discovery.found();
+            let known = self.endpoints.len();
+            self.endpoints.forget(|met| self.discovery.is_gone(met, known));
             let id = self.endpoints.add(address, now);
             self.endpoints.meet(id, self.discovery.explored());
             id
@@ -400,7 +402,7 @@ impl Sender {
             self.budget.explores();
             let (explored, known) = (self.discovery.explored(), self.endpoints.len());
             self.endpoints.meet(endpoint, explored);
-            self.endpoints.forget_if(explored, |met| self.discovery.is_gone(met, known));
+            self.endpoints.forget_in_turn(explored, |met| self.discovery.is_gone(met, known));
         }
     }
 

@@ -145,9 +145,18 @@ impl Endpoints {
         }
     }
 
-    /// Forgets one of the servers, each in turn, if no attempt is pending there, and its last
-    /// [`meet`](Self::meet) was too long ago, which `is_gone` decides by its `explored`.
-    pub fn forget_if(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
+    /// Forgets the servers without a pending attempt whose last [`meet`](Self::meet) was too long
+    /// ago, which `is_gone` decides by its `explored`.
+    pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
+        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
+        let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
+        for id in gone {
+            self.remove(id);
+        }
+    }
+
+    /// Does the same to one of the servers, each in turn.
+    pub fn forget_in_turn(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
         let place = usize::try_from(turn).unwrap_or(usize::MAX) % self.all.len().max(1);
         let is_gone = |one: &Endpoint| one.pending == 0 && is_gone(one.met);
         if let Some(id) = self.at(place).filter(|id| self.table.get(*id).is_some_and(is_gone)) {
