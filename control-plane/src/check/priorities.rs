@@ -4,6 +4,7 @@ use serde_json::Value;
 
 /// The setting of `localityLbSetting` and of a Service that make priorities.
 const LOCALITY: [&str; 2] = ["failover", "failoverPriority"];
+const OUTLIER_DETECTION: &str = "outlierDetection";
 const TRAFFIC_DISTRIBUTION: &str = "trafficDistribution";
 
 /// Warns of a manifest that gives endpoints priorities: Envoy's own policy keeps to them, but the
@@ -24,7 +25,8 @@ pub fn warning(manifest: &Value) -> Option<String> {
     ))
 }
 
-/// The path of the first setting of locality that makes priorities.
+/// The path of the first setting that makes priorities. Outlier detection does it, too, by the
+/// zones of the endpoints, unless locality is switched off.
 fn locality(value: &Value, path: &str) -> Option<String> {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (format!("{path}.{name}"), value)).collect(),
@@ -36,7 +38,10 @@ fn locality(value: &Value, path: &str) -> Option<String> {
             && value.get("enabled") != Some(&Value::Bool(false))
             && value.get(**setting).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
     };
+    let is_off = value.pointer("/loadBalancer/localityLbSetting/enabled") == Some(&Value::Bool(false));
+    let ejects = !is_off && value.get(OUTLIER_DETECTION).is_some_and(Value::is_object);
     let own = LOCALITY.iter().find(is_set).map(|setting| format!("{path}.{setting}"));
+    let own = own.or_else(|| ejects.then(|| format!("{path}.{OUTLIER_DETECTION}")));
     own.or_else(|| parts.iter().find_map(|(path, value)| locality(value, path)))
 }
 

@@ -182,9 +182,9 @@ impl<H: Host> Attempt<H> {
             cluster
         };
         self.begin_at(cluster, |to| {
-            let begun = to.begin(address, turn, now);
-            if let Some(attempt) = begun.as_ref().filter(|_| !next.listed) {
-                to.met(attempt.endpoint);
+            let mut begun = to.begin(address, turn, now);
+            if let Some(attempt) = begun.as_mut().filter(|_| !next.listed) {
+                to.met(attempt);
             }
             begun
         })

@@ -26,6 +26,7 @@ use bloc_policy::wire::endpoints::{self, RequestKey};
 use bloc_policy::wire::headers::{
     ENDPOINTS, MAX_RETRIES, ORCA, RATE_LIMITED, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON, WHY,
 };
+use bloc_policy::wire::reason::Reason;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -74,6 +75,13 @@ impl<H: Host> OutboundRequest<H> {
     /// How this request went so far.
     fn course(&self) -> Option<Course> {
         self.key.and_then(|key| self.vm.requests.borrow().course(key))
+    }
+
+    /// Whether this rejection is a bounce that Envoy might have retried: a server could have told
+    /// it not to.
+    fn is_bounced(&self) -> bool {
+        let reason = self.stream.header(Map::Response, REJECT).map(|value| Reason::read(value.as_ref()));
+        reason == Some(Some(Reason::Bid)) && self.stream.header(Map::Response, RATE_LIMITED).is_none()
     }
 
     /// Whether the answer that goes on to the application is a rejection.
@@ -143,13 +151,17 @@ impl<H: Host> Filter for OutboundRequest<H> {
         }
         let exhausted = self.is_rejected(course);
         if exhausted {
+            // Our filter marks the last answer; this one was to be retried.
+            let overflowed = course.is_some_and(|course| !course.marked);
+            let bounced = overflowed && self.is_bounced();
             self.stream.remove_header(Map::Response, REJECT);
             let mut cluster = cluster.borrow_mut();
             cluster.counters.count(Sent::RetriesExhausted);
-            // Our filter marks the last answer; this one was to be retried.
-            if course.is_some_and(|course| !course.marked) {
+            if overflowed {
                 cluster.counters.count(Sent::RetriesOverflowed);
-                cluster.sender.overflowed();
+            }
+            if bounced {
+                cluster.sender.overflowed(self.vm.host.now());
             }
         }
         if let Some(course) = course.filter(|_| !self.responded) {

@@ -224,10 +224,13 @@ impl Endpoints {
         if reopens {
             self.reopen(id);
         }
-        if matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Unreported)
-            && let Some(endpoint) = self.table.get_mut(id)
-        {
-            endpoint.strikes = 0;
+        let serves = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => true,
+            Answer::ClientError(_) => !counts,
+            _ => false,
+        };
+        if let Some(endpoint) = self.table.get_mut(id).filter(|_| serves) {
+            (endpoint.struck_before, endpoint.strikes) = (endpoint.strikes, 0);
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
         // A server that has been shut since gets no chip back.
@@ -260,7 +263,8 @@ impl Endpoints {
             _ => u32::from(earned),
         };
         let lost = permit == Permit::Chip && !earned && matches!(answer, Answer::Failed | Answer::GivenUp);
-        endpoint.owed = (endpoint.owed + u32::from(lost)).saturating_sub(gained.saturating_sub(1));
+        endpoint.owed =
+            (endpoint.owed + u32::from(lost)).saturating_sub(gained - u32::from(earned)).min(self.max_chips);
         endpoint.chips = (endpoint.chips + gained).min(self.max_chips);
         match answer {
             Answer::Rejected(_) => self.shut(id, now),

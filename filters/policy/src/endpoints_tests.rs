@@ -3,6 +3,8 @@
 
 #[path = "endpoints_tests/client_errors.rs"]
 mod client_errors;
+#[path = "endpoints_tests/failing.rs"]
+mod failing;
 #[path = "endpoints_tests/rules.rs"]
 mod rules;
 
@@ -219,7 +221,7 @@ proptest! {
                         };
                         let extra = if kind == 0 { entry.owed.min(1) } else { 0 };
                         let lost = permit == Permit::Chip && earned == 0 && (kind == 4 || kind == 6);
-                        entry.owed = entry.owed + u32::from(lost) - extra;
+                        entry.owed = (entry.owed + u32::from(lost) - extra).min(MAX_CHIPS);
                         entry.chips = (entry.chips + earned + extra).min(MAX_CHIPS);
                         let taken = match kind {
                             2 => {

@@ -35,6 +35,8 @@ pub struct Attempt {
     pub bid: Option<Bid>,
     /// Why it may go there.
     pub permit: Permit,
+    /// Whether Envoy's own policy placed it, so that the retry budget does not count it.
+    pub explores: bool,
 }
 
 /// One worker's view of one cluster.
@@ -51,8 +53,9 @@ pub struct Sender {
     budget: RetryBudget,
     list: Vec<EndpointId>,
     doubts: Doubts,
-    /// For so many requests there are no bids.
+    /// For so many requests there are no bids, because of an overflow at this time.
     without_bids: u32,
+    overflowed: Timestamp,
 }
 
 impl Sender {
@@ -69,6 +72,7 @@ impl Sender {
             list: Vec::new(),
             doubts: Doubts::default(),
             without_bids: 0,
+            overflowed: Timestamp::ZERO,
             parameters,
         };
         sender.set_endpoints(now);
@@ -199,7 +203,7 @@ impl Sender {
         let turn = turn.filter(|_| !self.doubts.explores(endpoint));
         let by_all = turn.and_then(|turn| self.bid(turn));
         let bid = by_all.map(|by_all| Bid { most: by_all.min(self.price_of_the_other(endpoint, now)), fleet });
-        Some(Attempt { endpoint, began: now, bid, permit })
+        Some(Attempt { endpoint, began: now, bid, permit, explores: false })
     }
 
     /// The price of going to the only other server. There is none while an attempt there waits for
@@ -215,8 +219,12 @@ impl Sender {
     /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
     /// the answer is still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
-        let &Attempt { endpoint, began, bid, permit } = attempt;
+        let &Attempt { endpoint, began, bid, permit, explores } = attempt;
         let took = now.since(began);
+        let is_rejection = matches!(answer, Answer::Bounced(_) | Answer::Rejected(_) | Answer::RejectedForDeadline(_));
+        if is_rejection && !explores {
+            self.budget.rejection();
+        }
         match &answer {
             Answer::Served(report) => {
                 self.learn_speed(endpoint, now);
@@ -233,7 +241,6 @@ impl Sender {
             }
             Answer::Bounced(report) => {
                 self.hear(endpoint, report, now);
-                self.budget.rejection();
                 // Nobody was held for longer than it took.
                 let held = report.held && bid.is_some_and(|bid| took >= bid.most);
                 if !bid::is_bounce(bid, &LoadReport { held, ..*report }) {
@@ -249,11 +256,9 @@ impl Sender {
             }
             Answer::Rejected(report) => {
                 self.hear(endpoint, report, now);
-                self.budget.rejection();
             }
             Answer::RejectedForDeadline(report) => {
                 self.hear(endpoint, report, now);
-                self.budget.rejection();
                 if !is_about_the_request(report, took) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
@@ -319,7 +324,7 @@ impl Sender {
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
-        self.without_bids = self.without_bids.saturating_sub(1);
+        self.count_down_to_bids(now);
         if self.learns() && self.discovery.explores(self.endpoints.len(), rng) {
             return &self.list;
         }
@@ -395,10 +400,12 @@ impl Sender {
         }))
     }
 
-    /// Envoy's own policy chose this server, for a request that went without a list. Learned
+    /// Envoy's own policy placed this attempt, whose request went without a list. Learned
     /// servers that it no longer chooses are forgotten.
-    pub fn met(&mut self, endpoint: EndpointId) {
+    pub fn met(&mut self, attempt: &mut Attempt) {
         if self.learns() {
+            let endpoint = attempt.endpoint;
+            attempt.explores = true;
             self.budget.explores();
             let (explored, known) = (self.discovery.explored(), self.endpoints.len());
             self.endpoints.meet(endpoint, explored);

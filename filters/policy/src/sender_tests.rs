@@ -35,7 +35,8 @@ fn sender(endpoints: Option<&[&str]>) -> Sender {
 /// A request that explores meets this server; an attempt's effect on its chips is left out.
 fn meet(sender: &mut Sender, address: &str) -> EndpointId {
     let endpoint = sender.endpoint_at(address, Timestamp::ZERO).unwrap();
-    sender.met(endpoint);
+    let (bid, permit) = (None, Permit::Probe);
+    sender.met(&mut Attempt { endpoint, began: Timestamp::ZERO, bid, permit, explores: false });
     endpoint
 }
 
@@ -106,6 +107,25 @@ fn forgets_a_server_that_envoy_no_longer_chooses() {
 }
 
 #[test]
+fn rejections_of_requests_without_a_list_do_not_fill_the_retry_budget() {
+    let left = |explores: bool| {
+        let mut sender = sender(None);
+        for _ in 0..30 {
+            sender.budget.attempt();
+        }
+        let mut attempt = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
+        if explores {
+            sender.met(&mut attempt);
+        }
+        for _ in 0..40 {
+            sender.answer(&attempt, Answer::Rejected(LoadReport::default()), at(0));
+        }
+        sender.may_repeat()
+    };
+    assert_eq!([left(false), left(true)], [true, false]);
+}
+
+#[test]
 fn rejections_are_retried_where_there_may_be_another_server() {
     let retries = |sender: &Sender| sender.retries(0, true);
     let none = Retries::new(0, 0, 0);
@@ -121,12 +141,17 @@ fn makes_no_bids_for_a_thousand_requests_after_envoy_did_not_retry() {
     let (mut sender, mut rng) = (bidders(3), fastrand::Rng::with_seed(7));
     sender.choose(at(0), &mut rng);
     assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
-    sender.overflowed();
+    sender.overflowed(at(0));
     for request in 0..1_000 {
         assert_eq!(sender.retries(0, true), Retries::new(0, 0, 2), "request {request}");
         sender.choose(at(request), &mut rng);
     }
     assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
+    sender.overflowed(at(10_000));
+    for (now, bids) in [(609_999, 0), (610_000, 2)] {
+        sender.choose(at(now), &mut rng);
+        assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "at {now} ms");
+    }
 }
 
 #[test]

@@ -151,6 +151,33 @@ fn an_attempt_over_the_budget_that_follows_a_timeout_is_answered_with_504() {
     }
 }
 
+/// Envoy passes on a bounce that was to be retried. If the server has told Envoy itself not to
+/// retry, that says nothing about Envoy's circuit breaker.
+#[test]
+fn a_bounce_that_envoy_did_not_retry_ends_bids_unless_its_server_forbade_it() {
+    let told = ("x-envoy-ratelimited", "true");
+    for (more, bids) in [(None, false), (Some(told), true)] {
+        let caller = Caller::new(&format!(r#""routing":"bid","endpoints":["{SERVER}","{OTHER}","10.0.0.3:80"]"#));
+        for _ in 0..20 {
+            let mut attempt = caller.stray(&[], 1);
+            caller.passes(Duration::from_millis(50));
+            attempt.answered(&[(":status", "200"), ("x-bloc-load", "chip=1, queue=4, service=10")], true);
+        }
+        let mut request = caller.request(&[]);
+        let mut attempt = caller.attempt(&request, 1, SERVER);
+        let answer = [(":status", "429"), ("x-bloc-load", "chip=0, queue=9, service=10"), ("x-bloc-reject", "bid")];
+        let answer: Vec<_> = answer.into_iter().chain(more).collect();
+        attempt.answered(&answer, true);
+        drop(attempt);
+        request.answered(&answer, true);
+        drop(request);
+        assert_eq!(caller.counted("retries_overflowed"), 1, "{more:?}");
+        let request = caller.request(&[]);
+        let bid = caller.attempt(&request, 1, OTHER).header("x-bloc-bid").expect("a bid");
+        assert_eq!(bid != "any", bids, "{more:?}: {bid}");
+    }
+}
+
 /// Envoy does not have the first server of the list.
 #[test]
 fn a_server_that_envoy_does_not_have_is_tried_once_in_an_interval() {

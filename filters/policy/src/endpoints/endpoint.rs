@@ -33,6 +33,8 @@ pub struct Endpoint {
     pub(super) unheard_since: Timestamp,
     /// Failures that count, one after the other, since it served last, and when the last one was.
     pub(super) strikes: u32,
+    /// How many these were when it served last.
+    pub(super) struck_before: u32,
     pub(super) struck: Timestamp,
     /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,

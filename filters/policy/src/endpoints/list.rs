@@ -80,6 +80,7 @@ impl Endpoints {
             unheard: 0,
             unheard_since: now,
             strikes: 0,
+            struck_before: 0,
             struck: Timestamp::ZERO,
             met: 0,
             chosen: 0,

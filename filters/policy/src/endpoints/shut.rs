@@ -12,6 +12,9 @@ impl Endpoints {
     /// earned a chip, and perhaps one that it was owed.
     pub fn erred(&mut self, id: EndpointId, answered: bool, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
+        if answered {
+            endpoint.strikes = endpoint.strikes.max(endpoint.struck_before);
+        }
         let counts = endpoint.failures.failed(&mut self.peers.failures);
         if counts {
             endpoint.lose(1 + u32::from(answered));

@@ -186,7 +186,7 @@ impl SenderModel for MeshSender {
     fn answer(&mut self, Choice { server, bid, permit }: Choice, answer: &Answer, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
         let endpoint = self.directory.borrow().ids[server as usize];
-        let attempt = Attempt { endpoint, began, bid, permit };
+        let attempt = Attempt { endpoint, began, bid, permit, explores: false };
         sender.answer(&attempt, *answer, now);
         if matches!(answer, Answer::Rejected(_)) {
             sender.met_full();

@@ -243,7 +243,7 @@ pub fn fault(seen: &Seen<'_>, claim: Claim) -> Vec<Figure> {
     let mut figures = vec![unanswered(seen, or(Bound::Chance, Bound::AtMost(0.0)))];
     figures.extend(inside(seen));
     figures.extend(nobody(seen));
-    figures.extend(no_harm.then(|| slower(seen, SLOWER)).flatten());
+    figures.extend(slower(seen, SLOWER));
     figures.extend(p99_during(seen, or(NOISE, Bound::AtMost(seen.limit_ms))));
     let later = Bound::NoWorse { times: 1.0, plus: 2.0 };
     figures.push(back(seen, or(later, Bound::AtMost(SETTLE_S))));

@@ -126,12 +126,13 @@ impl Row {
     }
 
     /// Whether a figure of our filters on tuned Envoy is no worse than that of tuned Envoy. One
-    /// that tuned Envoy lacks has only its own bound.
+    /// that tuned Envoy lacks has only its own bound, which must not be relative: it could not be
+    /// missed.
     pub fn is_no_worse(&self, figure: &Figure) -> bool {
         let tuned = self.column(Side::Tuned).and_then(|tuned| tuned.figure(figure.what));
         match tuned {
             Some(tuned) => figure.bound.is_no_worse(figure.value, tuned.value),
-            None => self.holds(figure),
+            None => figure.bound.is_absolute() && self.holds(figure),
         }
     }
 
@@ -207,6 +208,10 @@ mod tests {
         let mut lacking = with_tuned(Claim::NoHarm, bound, [5.0; 4]);
         lacking.columns[3].figures.clear();
         assert_eq!(lacking.verdict(), Verdict::Worse(vec!["f"]), "tuned Envoy has a figure that ours lacks");
+        let mut alone = with_tuned(Claim::NoHarm, bound, [5.0; 4]);
+        let more = Figure { what: "g", ..alone.columns[3].figures[0].clone() };
+        alone.columns[3].figures.push(more);
+        assert_eq!(alone.verdict(), Verdict::Worse(vec!["g"]), "there is nothing to compare it with");
     }
 
     #[test]

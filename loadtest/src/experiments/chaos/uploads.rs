@@ -7,6 +7,7 @@ use super::figure::{Bound, Claim, Figure};
 use super::judge;
 use super::order::Chaos;
 use super::row::{Column, Row};
+use super::side::Side;
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use bloc_mesh::backend::ServiceTime;
@@ -78,7 +79,8 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
             judge::without_an_answer("small requests without an answer", &small.samples, no_more),
             judge::without_an_answer("large requests without an answer", &large.samples, no_more),
         ];
-        if side.is_ours() {
+        // Tuned Envoy's retry budget may end the bids.
+        if *side == Side::Ours {
             sleep(LAG).await;
             let name = format!("wasmcustom.bloc.outbound.{SERVICE}.bounces");
             let bounces = mesh.frontends_sum(&name).await?;
