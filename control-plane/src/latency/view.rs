@@ -29,6 +29,8 @@ pub struct CallRates {
     pub failed: f64,
     /// Rejected in the end, retries included.
     pub exhausted: f64,
+    /// Of all requests, those that were rejected in the end because Envoy did not retry them.
+    pub overflowed: f64,
     /// Sent more than once.
     pub retried: f64,
     /// Refused because no server would have met the SLO.
@@ -37,12 +39,13 @@ pub struct CallRates {
 
 impl CallRates {
     fn of(calls: Calls, seconds: f64) -> Option<Self> {
-        let Calls { requests, failed, exhausted, retried, refused } = calls;
+        let Calls { requests, failed, exhausted, overflowed, retried, refused } = calls;
         let share = |count: u64| count as f64 / requests as f64;
         (requests > 0).then(|| Self {
             requests: requests as f64 / seconds,
             failed: share(failed),
             exhausted: share(exhausted),
+            overflowed: share(overflowed),
             retried: share(retried),
             refused: share(refused),
         })

@@ -208,6 +208,7 @@ fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
         for (name, count) in [
             ("failed", calls.failed),
             ("exhausted", calls.exhausted),
+            ("overflowed", calls.overflowed),
             ("retried", calls.retried),
             ("refused", calls.refused),
         ] {

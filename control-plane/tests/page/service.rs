@@ -53,7 +53,7 @@ async fn the_page_shows_latencies_and_who_calls_whom() {
         let server = Load { latency: Some(latency), ..load("shop", 25) };
         world.add(Proxy { id: "shop-0".into(), serves: vec![server], ..Proxy::default() });
         // As many as the server answers between two polls.
-        let calls = Calls { requests: 130, failed: 13, exhausted: 0, retried: 39, refused: 0 };
+        let calls = Calls { requests: 130, failed: 13, retried: 39, ..Calls::default() };
         let reports = vec![ServiceCalls::new("shop", calls, times())];
         let calls = vec!["shop".to_owned()];
         world.add(Proxy { id: "frontend-0".into(), calls: calls.clone(), reports, ..Proxy::default() });
@@ -83,7 +83,9 @@ fn fleet(fleet: &mut Fleet) {
     fleet.add(Proxy { id: "shop-0".into(), serves: vec![load("shop", 25)], ..Proxy::default() });
     fleet.add(Proxy { id: "shop-1".into(), serves: vec![load("shop", 0)], ..Proxy::default() });
     fleet.add(Proxy { id: "calm-0".into(), serves: vec![load("calm", 0)], ..Proxy::default() });
-    fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], ..Proxy::default() });
+    let calls = Calls { requests: 50, exhausted: 20, overflowed: 10, ..Calls::default() };
+    let reports = vec![ServiceCalls::new("shop", calls, times())];
+    fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], reports, ..Proxy::default() });
 }
 
 /// As if bids had come with a feature, which only one of two callers has.
@@ -142,6 +144,7 @@ async fn a_service_shows_its_servers_senders_and_recent_history() {
         fleet(&mut world);
         browser.open(&world.url).await;
         browser.until_shown("#attention", "shop rejects").await;
+        browser.until_shown("#attention", "Envoy did not retry 20% of its requests: raise maxRetries").await;
         browser.until("document.querySelectorAll('#service-rows svg path.bad[d^=M]').length === 1").await;
         let shop = row(&browser, "shop").await;
         assert_eq!((shop[1].as_str(), shop[2].as_str(), shop[8].as_str()), ("rejecting", "2", "bid"));
@@ -164,6 +167,7 @@ async fn a_service_shows_its_servers_senders_and_recent_history() {
         assert_eq!((other[1].as_str(), other[8].as_str()), ("ok", "0"));
         assert_eq!(row(&browser, "caller").await[1], "current");
         let figures = browser.text("#service .figures").await;
+        assert!(figures.contains("Callers: rejected\n40%\nCallers: not retried by Envoy\n20%"), "{figures}");
         assert!(
             figures.contains("Servers\n2") && figures.contains("In flight\n14") && figures.contains("Capacity\n20"),
             "{figures}"

@@ -67,14 +67,17 @@ pub struct Ended {
     pub failed: bool,
     /// Whether it was rejected in the end.
     pub exhausted: bool,
+    /// Whether Envoy did not retry it, although it might have.
+    pub overflowed: bool,
 }
 
 impl CallLatencies {
     /// A call is over.
-    pub fn end(&mut self, Ended { began, at, attempts, failed, exhausted }: Ended) {
+    pub fn end(&mut self, Ended { began, at, attempts, failed, exhausted, overflowed }: Ended) {
         self.calls.requests += 1;
         self.calls.failed += u64::from(failed);
         self.calls.exhausted += u64::from(exhausted);
+        self.calls.overflowed += u64::from(overflowed);
         self.calls.retried += u64::from(attempts > 1);
         self.latency.record(at.nanos_since(began));
     }

@@ -150,9 +150,9 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.stream.remove_header(Map::Response, RATE_LIMITED);
         }
         let exhausted = self.is_rejected(course);
+        // Our filter marks the last answer; another was to be retried.
+        let overflowed = exhausted && course.is_some_and(|course| !course.marked);
         if exhausted {
-            // Our filter marks the last answer; this one was to be retried.
-            let overflowed = course.is_some_and(|course| !course.marked);
             let bounced = overflowed && self.is_bounced();
             self.stream.remove_header(Map::Response, REJECT);
             let mut cluster = cluster.borrow_mut();
@@ -170,7 +170,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             let is_known = course.last != End::NoAnswer && course.answered > Timestamp::ZERO;
             let at = if is_known { course.answered } else { self.vm.host.now() };
             let failed = !exhausted && matches!(course.last, End::NoAnswer | End::Erred);
-            let ended = Ended { began: self.began, at, attempts: course.attempts, failed, exhausted };
+            let ended = Ended { began: self.began, at, attempts: course.attempts, failed, exhausted, overflowed };
             cluster.borrow_mut().latencies.end(ended);
         }
         self.responded = true;

@@ -171,6 +171,9 @@ pub struct ServiceCalls {
     pub exhausted: u64,
     /// See [`Calls`].
     #[serde(default, skip_serializing_if = "is_zero")]
+    pub overflowed: u64,
+    /// See [`Calls`].
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub retried: u64,
     /// See [`Calls`].
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -184,14 +187,14 @@ pub struct ServiceCalls {
 impl ServiceCalls {
     /// A report of these calls.
     pub fn new(service: &str, calls: Calls, latency: Histogram) -> Self {
-        let Calls { requests, failed, exhausted, retried, refused } = calls;
-        Self { service: service.to_owned(), requests, failed, exhausted, retried, refused, latency }
+        let Calls { requests, failed, exhausted, overflowed, retried, refused } = calls;
+        Self { service: service.to_owned(), requests, failed, exhausted, overflowed, retried, refused, latency }
     }
 
     /// The counts.
     pub fn calls(&self) -> Calls {
-        let Self { requests, failed, exhausted, retried, refused, .. } = *self;
-        Calls { requests, failed, exhausted, retried, refused }
+        let Self { requests, failed, exhausted, overflowed, retried, refused, .. } = *self;
+        Calls { requests, failed, exhausted, overflowed, retried, refused }
     }
 }
 

@@ -12,7 +12,7 @@ fn a_load_report_leaves_out_arrivals_only_if_there_are_none() {
 
 #[test]
 fn calls_are_reported_as_they_were_counted() {
-    let calls = Calls { requests: 5, failed: 4, exhausted: 3, retried: 2, refused: 1 };
+    let calls = Calls { requests: 5, failed: 4, exhausted: 3, overflowed: 2, retried: 2, refused: 1 };
     let report = ServiceCalls::new("s", calls, Histogram::default());
     assert_eq!((&*report.service, report.calls()), ("s", calls));
     let written = serde_json::to_value(ServiceCalls::new("s", Calls::of(&[5]), Histogram::default())).unwrap();

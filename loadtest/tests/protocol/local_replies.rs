@@ -3,7 +3,7 @@
 
 use crate::support::bootstraps::manager;
 use crate::support::fleet::{
-    Plan, ROUTINGS, STOCK, Way, addresses, applications, places, send_all, without_user_retries,
+    Plan, ROUTINGS, STOCK, Way, addresses, applications, places, send_to_all, without_user_retries,
 };
 use crate::support::{Answer, Fleet, eventually, grpc, request, send};
 use bloc_mesh::envoy::{SERVICE, route_configuration};
@@ -52,8 +52,9 @@ async fn failed(way: &Way, requests: usize) -> Vec<String> {
     let (served, mut failed) = (WELL.to_string(), Vec::new());
     for n in 0..requests {
         let post = Request::post("/takes/10").header("host", SERVICE);
-        let http = send(way.to, post, "body").await.unwrap();
-        let grpc = grpc(way.to, "/takes/10").await.unwrap();
+        let to = way.callers[n % way.callers.len()];
+        let http = send(to, post, "body").await.unwrap();
+        let grpc = grpc(to, "/takes/10").await.unwrap();
         for answer in [http, grpc] {
             assert_eq!(answer.ours(), Vec::<String>::new(), "{}", way.name);
             if (answer.status.as_u16(), answer.app()) != (200, Some(&*served)) {
@@ -74,7 +75,8 @@ async fn loses_no_request_to_lost_applications_whatever_headers_users_add() {
         spec
     };
     let edit = |n: usize, part: &mut Value| GONE.get(n).into_iter().for_each(|edit| edit(part));
-    let plan = Plan { spec: &spec, server: &edit, caller: &without_user_retries, ..Plan::default() };
+    let plan =
+        Plan { callers: 2, apart: true, spec: &spec, server: &edit, caller: &without_user_retries, ..Plan::default() };
     let fleet = Fleet::start(&addresses(&apps), plan).await;
     for app in apps.iter().flat_map(|(_, apps)| &apps[..WELL]) {
         app.crash().await;
@@ -127,8 +129,12 @@ async fn a_server_whose_circuit_breaker_is_open_loses_no_request_and_gets_no_mor
         }
     };
     let spec = |way: &str| places(way, 8);
-    let fleet = Fleet::start(&addresses(&apps), Plan { spec: &spec, server: &narrow, ..Plan::default() }).await;
-    let one_way = async |way: &Way| send_all(way.to, CLIENTS, REQUESTS, |_| request("/takes/50")).await;
+    let fleet = Fleet::start(
+        &addresses(&apps),
+        Plan { callers: 2, apart: true, spec: &spec, server: &narrow, ..Plan::default() },
+    )
+    .await;
+    let one_way = async |way: &Way| send_to_all(&way.callers, CLIENTS, REQUESTS, |_| request("/takes/50")).await;
     let all = join_all(fleet.ways.iter().map(one_way)).await;
     let mut wrong = Vec::new();
     for (way, answers) in ROUTINGS.into_iter().zip(all) {

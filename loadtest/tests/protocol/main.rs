@@ -8,6 +8,7 @@
 
 mod bodies;
 mod chain;
+mod cold;
 mod configuration;
 mod control_plane;
 mod crash;

@@ -1,11 +1,11 @@
 //! A server that answers wrongly at once, among servers that work: it must not attract the load.
 
-use crate::support::fleet::{Plan, ROUTINGS, STOCK, Way, addresses, applications, places, send_all, shares};
+use crate::support::fleet::{Plan, ROUTINGS, STOCK, Way, addresses, applications, places, send_to_all, shares};
 use crate::support::{Answer, App, Fleet, eventually, request};
 use futures_util::future::join_all;
 use hyper::StatusCode;
 use hyper::http::request::Builder;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SERVERS: usize = 4;
 /// How many requests an application works on at once, and how long it takes for one.
@@ -23,13 +23,13 @@ const JUDGED: usize = 300;
 
 type Applications = Vec<(&'static str, Vec<App>)>;
 
-async fn stand(ways: &[&'static str], spec: &dyn Fn(&str) -> Value) -> (Applications, Fleet) {
+async fn stand(ways: &[&'static str], plan: Plan<'_>) -> (Applications, Fleet) {
     let apps = applications(ways, SERVERS).await;
     for app in apps.iter().flat_map(|(_, apps)| apps) {
         app.takes(MILLIS);
         app.works_on(PLACES as usize);
     }
-    let fleet = Fleet::start(&addresses(&apps), Plan { spec, ..Default::default() }).await;
+    let fleet = Fleet::start(&addresses(&apps), plan).await;
     (apps, fleet)
 }
 
@@ -43,16 +43,17 @@ async fn answered(
 ) -> Vec<Answer> {
     let seen = || apps.iter().map(|app| app.all_seen().len()).sum::<usize>();
     let before = seen();
-    let answers = send_all(way.to, clients, count, next).await;
+    let answers = send_to_all(&way.callers, clients, count, next).await;
     assert!(answers.iter().all(|answer| answer.app().is_some() && answer.ours().is_empty()), "{}", way.name);
     assert_eq!(seen() - before, count, "{}: attempts at applications", way.name);
     answers
 }
 
-/// One of four servers answers everything at once with this status.
-async fn is_not_attractive(status: StatusCode) {
+/// One of four servers answers everything at once with this status to so many callers.
+async fn is_not_attractive(status: StatusCode, callers: usize) {
     let ways = [STOCK, ROUTINGS[0], ROUTINGS[1], ROUTINGS[2]];
-    let (apps, fleet) = stand(&ways, &|way| places(way, PLACES)).await;
+    let spec = |way: &str| places(way, PLACES);
+    let (apps, fleet) = stand(&ways, Plan { callers, apart: callers > 1, spec: &spec, ..Plan::default() }).await;
     let of_way = async |way: usize| {
         let (name, apps) = &apps[way];
         let next = |n| {
@@ -77,34 +78,42 @@ async fn is_not_attractive(status: StatusCode) {
     let stock = all[0].1[0];
     assert!(stock > 0.3, "with least request it attracts requests, which shows that this test can fail: {stock}");
     for (way, shares) in &all[1..] {
-        assert!(shares[0] <= 1.1 * stock + 0.05, "{way}: {:.3} of the requests, least request {stock:.3}", shares[0]);
+        // Clients that never pause fall into step, so that a share differs by a tenth from run to run.
+        // Before servers were left alone, this one got nine tenths.
+        assert!(shares[0] <= 1.1 * stock + 0.12, "{way}: {:.3} of the requests, least request {stock:.3}", shares[0]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_answers_404_at_once_gets_no_more_than_with_least_request() {
-    is_not_attractive(StatusCode::NOT_FOUND).await;
+    is_not_attractive(StatusCode::NOT_FOUND, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_answers_429_itself_at_once_gets_no_more_than_with_least_request() {
-    is_not_attractive(StatusCode::TOO_MANY_REQUESTS).await;
+    is_not_attractive(StatusCode::TOO_MANY_REQUESTS, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_answers_403_at_once_gets_no_more_than_with_least_request() {
-    is_not_attractive(StatusCode::FORBIDDEN).await;
+    is_not_attractive(StatusCode::FORBIDDEN, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_answers_an_empty_200_at_once_gets_no_more_than_with_least_request() {
-    is_not_attractive(StatusCode::OK).await;
+    is_not_attractive(StatusCode::OK, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_of_two_callers_where_each_server_has_an_envoy_of_its_own() {
+    is_not_attractive(StatusCode::NOT_FOUND, 2).await;
 }
 
 /// What all servers answer wrongly is the request's fault: no server is left alone for it.
 /// `change` happens to all applications after the warm-up.
 async fn all_stay_equal(next: impl Fn(usize) -> Builder, change: impl Fn(&App)) {
-    let (apps, fleet) = stand(&ROUTINGS, &|way| if way == "bloc" { json!({}) } else { places(way, PLACES) }).await;
+    let spec = |way: &str| if way == "bloc" { json!({}) } else { places(way, PLACES) };
+    let (apps, fleet) = stand(&ROUTINGS, Plan { spec: &spec, ..Plan::default() }).await;
     let of_way = async |way: usize| {
         let (name, apps) = &apps[way];
         let forced = async |attempts: usize| {

@@ -136,7 +136,7 @@ function problemsOf(status) {
       silent: () => ": none of its servers has reported to this replica for a minute; they are gone, or ask another one",
     }[service.condition];
     const [text, tone] = WORDS[service.condition];
-    add(text, tone, `${service.name} ${text}`, serviceLink(service.name), what());
+    add(text, tone, `${service.name} ${text}`, serviceLink(service.name), what() + overflow(service));
   }
   const counted = ["rejecting", "overloaded", "shedding", "silent"].reduce((sum, name) => sum + (status.conditions[name] || 0), 0);
   const more = counted - status.troubled.length;
@@ -146,6 +146,12 @@ function problemsOf(status) {
 
 /** The share of its requests that users saw rejected. */
 const seen = ({ latency }) => latency.calls.exhausted + latency.calls.refused;
+
+/** Users saw rejections that retries might have healed: more servers are not what helps. */
+function overflow({ latency }) {
+  const share = latency?.calls?.overflowed;
+  return share > 0 ? `; Envoy did not retry ${percent(share)} of its requests: raise maxRetries, or the retry budget, of its circuit breaker` : "";
+}
 
 let announced = null;
 let shownProblems = "";

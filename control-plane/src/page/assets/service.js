@@ -23,7 +23,8 @@ function openService(name) {
     ["servers", "Servers"], ["inFlight", "In flight"], ["capacity", "Capacity"], ["arrivals", "Requests/s"], ["departures", "Departures/s"],
     ["busy", "Busy"], ["rejected", "Rejected"], ["bounced", "Bids bounced/s"], ["confidence", "Confidence"], ["chips", "Chips given"],
     ["response", "Response p50 / p99"], ["execution", "Application p50 / p99"], ["called", "Callers p50 / p99"],
-    ["failed", "Callers: failed"], ["exhausted", "Callers: rejected"], ["retried", "Callers: retried"], ["refused", "Callers: refused (SLO)"],
+    ["failed", "Callers: failed"], ["exhausted", "Callers: rejected"], ["overflowed", "Callers: not retried by Envoy"], ["retried", "Callers: retried"],
+    ["refused", "Callers: refused (SLO)"],
     ["dispersion", "Burstiness 0.1 / 1 / 10 s"],
   ]) {
     figures[key] = element("dd", {}, UNKNOWN);
@@ -69,7 +70,7 @@ function showService(report) {
   figure("response", quantiles(latency?.response));
   figure("execution", quantiles(latency?.execution));
   figure("called", quantiles(latency?.callers));
-  for (const key of ["failed", "exhausted", "retried", "refused"]) figure(key, percent(calls?.[key]));
+  for (const key of ["failed", "exhausted", "overflowed", "retried", "refused"]) figure(key, percent(calls?.[key]));
   figure("dispersion", latency?.dispersion ? latency.dispersion.map(rate).join(" / ") : UNKNOWN);
   showCharts(report);
   showParameters(report);

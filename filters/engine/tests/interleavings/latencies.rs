@@ -145,6 +145,8 @@ fn a_caller_reports_how_its_calls_end_as_users_see_them() {
     sidecar.calls(&[(50, Some(GOOD))]);
     sidecar.calls(&[(30, Some(REJECTS)), (25, Some(GOOD))]);
     sidecar.calls(&[(30, Some(REJECTS)), (15, Some(REJECTS))]);
+    // Envoy did not retry it, although one retry was left.
+    sidecar.calls(&[(40, Some(REJECTS))]);
     sidecar.calls(&[(20, Some(BROKEN)), (10, Some(GOOD))]);
     sidecar.calls(&[(20, Some(BROKEN)), (11, Some(BROKEN))]);
     sidecar.calls(&[(200, None)]);
@@ -152,8 +154,8 @@ fn a_caller_reports_how_its_calls_end_as_users_see_them() {
     // Its user leaves before there is an answer.
     drop(came(&sidecar.outbound, Seen::default()));
     sidecar.ticks(1);
-    let calls = Calls { requests: 7, failed: 3, exhausted: 1, retried: 5, refused: 0 };
-    let expected = ServiceCalls::new("backend", calls, times(&[50, 55, 45, 30, 31, 200, 35]));
+    let calls = Calls { requests: 8, failed: 3, exhausted: 2, overflowed: 1, retried: 5, refused: 0 };
+    let expected = ServiceCalls::new("backend", calls, times(&[50, 55, 45, 40, 30, 31, 200, 35]));
     assert_eq!(sidecar.report(true).calls, [expected]);
     assert_eq!(sidecar.report(true).calls, []);
 }

@@ -37,7 +37,7 @@ impl Sidecar {
     /// Something of everything that a poll reports.
     fn measures(&self) {
         let times = Histogram { sum_us: 7, counts: vec![(7, 1)] };
-        let growth = Growth { numbers: vec![1; 5], histograms: vec![times.clone(), times] };
+        let growth = Growth { numbers: vec![1; 6], histograms: vec![times.clone(), times] };
         for (side, service) in [(Side::Server, "bad"), (Side::Caller, "called")] {
             hand_over(&self.thread.host, side, service, &growth, &Slots::default(), self.process.now());
         }

@@ -129,6 +129,7 @@ pub const REPORT: &[Rule] = &[
     since("calls.requests", Feature::Latency, Instead::Omit),
     since("calls.failed", Feature::Latency, Instead::Omit),
     since("calls.exhausted", Feature::Latency, Instead::Omit),
+    since("calls.overflowed", Feature::Latency, Instead::Omit),
     since("calls.retried", Feature::Latency, Instead::Omit),
     since("calls.refused", Feature::Latency, Instead::Omit),
     since("calls.latency", Feature::Latency, Instead::Omit),

@@ -10,6 +10,8 @@ pub struct Calls {
     pub failed: u64,
     /// Those that were rejected in the end, retries included.
     pub exhausted: u64,
+    /// Of these, those that might have been retried once more; Envoy did not do it.
+    pub overflowed: u64,
     /// Those that were sent more than once.
     pub retried: u64,
     /// Those that were refused because no server would have met the SLO.
@@ -18,15 +20,22 @@ pub struct Calls {
 
 impl Calls {
     /// As a list.
-    pub fn numbers(self) -> [u64; 5] {
-        let Self { requests, failed, exhausted, retried, refused } = self;
-        [requests, failed, exhausted, retried, refused]
+    pub fn numbers(self) -> [u64; 6] {
+        let Self { requests, failed, exhausted, overflowed, retried, refused } = self;
+        [requests, failed, exhausted, retried, refused, overflowed]
     }
 
     /// From a list; what is missing is 0.
     pub fn of(numbers: &[u64]) -> Self {
         let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
-        Self { requests: number(0), failed: number(1), exhausted: number(2), retried: number(3), refused: number(4) }
+        Self {
+            requests: number(0),
+            failed: number(1),
+            exhausted: number(2),
+            retried: number(3),
+            refused: number(4),
+            overflowed: number(5),
+        }
     }
 
     /// Adds others.
@@ -43,10 +52,10 @@ mod tests {
 
     #[test]
     fn is_the_same_as_a_list_and_adds_up() {
-        let mut calls = Calls::of(&[1, 2, 3, 4, 5]);
-        let expected = Calls { requests: 1, failed: 2, exhausted: 3, retried: 4, refused: 5 };
+        let mut calls = Calls::of(&[1, 2, 3, 4, 5, 6]);
+        let expected = Calls { requests: 1, failed: 2, exhausted: 3, retried: 4, refused: 5, overflowed: 6 };
         assert_eq!((calls, Calls::of(&calls.numbers())), (expected, expected));
         calls.add(Calls::of(&[10]));
-        assert_eq!(calls.numbers(), [11, 2, 3, 4, 5]);
+        assert_eq!(calls.numbers(), [11, 2, 3, 4, 5, 6]);
     }
 }

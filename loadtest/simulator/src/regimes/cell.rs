@@ -1,5 +1,6 @@
 //! One cell of the map: a service, its load, and what its sidecars are told.
 
+use crate::incident::Incident;
 use crate::load::Load;
 use crate::policies::PolicyKind;
 use crate::scenario::{Scenario, ScenarioError};
@@ -53,6 +54,21 @@ pub enum Told {
     Twice,
 }
 
+/// What happens to the first server, 20 s after the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its next ten requests take forty times as long, as those of a cold JVM do.
+    Cold,
+    /// It is away for three seconds.
+    Away,
+    /// From then on it answers everything at once, with a client's error.
+    Wrong,
+}
+
 /// A cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cell {
@@ -72,6 +88,8 @@ pub struct Cell {
     pub senders: u32,
     /// What the sidecars are told.
     pub told: Told,
+    /// What happens to the first server.
+    pub trouble: Trouble,
 }
 
 /// How long a simulation lasts.
@@ -83,6 +101,10 @@ pub struct Size {
     pub warm_up: u64,
 }
 
+/// A server that was cold or away has its share again at this time: 30 s later.
+const SETTLED: Duration = Duration::from_secs(50);
+/// A wrong server is known at this time.
+const NOTICED: Duration = Duration::from_secs(22);
 /// From an answer to the hand-over of the next held request, as `bloc-lab handover` measures it.
 const HAND_OVER: Duration = Duration::from_micros(300);
 /// Under overload the queues fill for so many service times before anything counts.
@@ -124,6 +146,8 @@ impl Cell {
             load: Load::Share(f64::from(self.load) / 100.0),
             hand_over: HAND_OVER,
             service: self.service(),
+            incidents: self.incident().into_iter().collect(),
+            retry_failures: self.trouble != Trouble::None,
             seed,
             ..Scenario::default()
         };
@@ -132,7 +156,12 @@ impl Cell {
         let longer = if self.load >= HIGH_LOAD { LONGER } else { 1 };
         let fill = if self.is_overloaded() { FILL * self.mean().as_secs_f64() } else { 0.0 };
         let warm_up = (longer * size.warm_up * u64::from(self.servers)) as f64 / answered;
-        scenario.warm_up = Duration::from_secs_f64(warm_up.max(fill));
+        let known = match self.trouble {
+            Trouble::None => Duration::ZERO,
+            Trouble::Cold | Trouble::Away => SETTLED,
+            Trouble::Wrong => NOTICED,
+        };
+        scenario.warm_up = Duration::from_secs_f64(warm_up.max(fill)).max(known);
         // A random number of requests arrives: enough more than those that must be answered.
         scenario.duration = Duration::from_secs_f64((longer * size.answers) as f64 * 1.03 / answered);
         scenario
@@ -144,6 +173,16 @@ impl Cell {
     /// What is not allowed.
     pub fn validate(&self) -> Result<(), ScenarioError> {
         self.scenario(PolicyKind::Bid, 1, Size { answers: 1_000, warm_up: 1 }).validate()
+    }
+
+    fn incident(&self) -> Option<Incident> {
+        let text = match self.trouble {
+            Trouble::None => return None,
+            Trouble::Cold => "cold:0@20s=0.025",
+            Trouble::Away => "down:0@20s-23s",
+            Trouble::Wrong => "refusing:0@20s=1",
+        };
+        text.parse().ok()
     }
 
     fn speeds(&self) -> Vec<f64> {
@@ -203,8 +242,17 @@ impl fmt::Display for Cell {
             Told::Half => "concurrency half the truth",
             Told::Twice => "concurrency twice the truth",
         };
+        let trouble = match self.trouble {
+            Trouble::None => "",
+            Trouble::Cold => ", one was cold",
+            Trouble::Away => ", one was away",
+            Trouble::Wrong => ", one answers wrongly",
+        };
         let Self { servers, concurrency, mean_ms, load, senders, .. } = self;
-        write!(f, "{servers} x {concurrency}, {times} {mean_ms} ms{speeds}, {load}%, {senders} senders, {told}")
+        write!(
+            f,
+            "{servers} x {concurrency}, {times} {mean_ms} ms{speeds}, {load}%, {senders} senders, {told}{trouble}"
+        )
     }
 }
 
@@ -221,6 +269,7 @@ mod tests {
         load: 50,
         senders: 40,
         told: Told::Truth,
+        trouble: Trouble::None,
     };
     const SIZE: Size = Size { answers: 10_000, warm_up: 100 };
 
@@ -282,5 +331,16 @@ mod tests {
         assert_eq!(CELL.to_string(), "10 x 4, exponential 100 ms, 50%, 40 senders, no hold");
         let other = Cell { speeds: Speeds::Two, told: Told::Nothing, times: Times::Mixed, ..CELL };
         assert_eq!(other.to_string(), "10 x 4, mixed 100 ms, two speeds, 50%, 40 senders, concurrency unknown");
+        let cold = Cell { trouble: Trouble::Cold, ..CELL };
+        assert_eq!(cold.to_string(), format!("{CELL}, one was cold"));
+    }
+
+    #[test]
+    fn counts_from_when_a_server_must_have_its_share() {
+        for (trouble, seconds) in [(Trouble::Cold, 50), (Trouble::Away, 50), (Trouble::Wrong, 22), (Trouble::None, 5)] {
+            let scenario = Cell { trouble, ..CELL }.scenario(PolicyKind::Bid, 3, SIZE);
+            assert_eq!(scenario.warm_up, Duration::from_secs(seconds), "{trouble:?}");
+            assert_eq!(scenario.incidents.len(), usize::from(trouble != Trouble::None), "{trouble:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The cells: a covering design, in which each pair of values occurs, and named corners.
 
-use super::cell::{Cell, Speeds, Times, Told};
+use super::cell::{Cell, Speeds, Times, Told, Trouble};
 use std::collections::HashSet;
 
 const CONCURRENCY: [u32; 5] = [1, 2, 4, 20, 100];
@@ -35,6 +35,7 @@ fn cell_at([concurrency, times, speeds, load, senders, servers, mean, told]: Pla
         servers: SERVERS[servers],
         mean_ms: MEANS[mean],
         told: TOLD[told],
+        trouble: Trouble::None,
     }
 }
 
@@ -92,7 +93,7 @@ pub fn corners() -> Vec<Cell> {
     use Speeds::{Equal, OneAtATenth, OneAtHalf, Two};
     use Times::{Exponential, Fixed, Lognormal, Mixed};
     use Told::{Half, Hold, Nothing, Truth, Twice};
-    [
+    let corners = [
         // One place.
         (10, 1, Fixed, 50, Equal, 50, 40, Truth),
         (10, 1, Fixed, 50, Equal, 70, 40, Truth),
@@ -178,8 +179,27 @@ pub fn corners() -> Vec<Cell> {
         load,
         senders,
         told,
+        trouble: Trouble::None,
+    });
+    corners.into_iter().chain(troubles()).collect()
+}
+
+/// What happens to one of five servers.
+fn troubles() -> impl Iterator<Item = Cell> {
+    let cell = Cell {
+        servers: 5,
+        concurrency: 4,
+        times: Times::Fixed,
+        mean_ms: 50,
+        speeds: Speeds::Equal,
+        load: 60,
+        senders: 2,
+        told: Told::Truth,
+        trouble: Trouble::None,
+    };
+    [Trouble::Cold, Trouble::Away, Trouble::Wrong].into_iter().flat_map(move |trouble| {
+        [(2, 30), (2, 60), (40, 60)].map(|(senders, load)| Cell { senders, load, trouble, ..cell })
     })
-    .to_vec()
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Figures {
     pub shed: f64,
     /// Answers per second.
     pub goodput: f64,
+    /// The first server's share of the attempts, as a multiple of a fair one.
+    pub share: f64,
 }
 
 impl Figures {
@@ -46,6 +48,8 @@ impl Figures {
             attempts: outcome.attempts_per_request,
             shed: outcome.shed as f64 / outcome.requests as f64,
             goodput: outcome.throughput_rps,
+            share: outcome.attempts_at[0] as f64 * outcome.attempts_at.len() as f64
+                / outcome.attempts_at.iter().sum::<u64>() as f64,
         })
     }
 }
@@ -107,7 +111,8 @@ mod tests {
 
     #[test]
     fn the_best_omniscient_policy_has_the_lowest_median_p99() {
-        let figures = |p99_ms| Figures { p50_ms: 1.0, p99_ms, mean_ms: 1.0, attempts: 1.0, shed: 0.0, goodput: 1.0 };
+        let figures =
+            |p99_ms| Figures { p50_ms: 1.0, p99_ms, mean_ms: 1.0, attempts: 1.0, shed: 0.0, goodput: 1.0, share: 1.0 };
         let all = |p99s: [f64; 3]| p99s.map(figures).to_vec();
         let of = BTreeMap::from([
             ("least_request_full", all([10.0, 20.0, 30.0])),

@@ -4,9 +4,9 @@
 //! five exceed 1. Conditions compare medians. LR is least request, full scan; JSQ sees the length
 //! of every queue; OMN is the best of three policies that see everything.
 
-use super::cell::{Cell, Times, Told};
+use super::cell::{Cell, Times, Told, Trouble};
 use super::figures::{Figures, Runs, median};
-use crate::policies::PolicyKind::{self, Bid, Bloc, Jsq, LeastRequestFull};
+use crate::policies::PolicyKind::{self, Bid, Bloc, Jsq, LeastRequestFull, Mu};
 use std::fmt;
 
 /// A claim.
@@ -35,6 +35,11 @@ pub enum Claim {
     /// One place, 50 to 70% load: attempts at most 1.6 with fixed times, 2.2 with lognormal and
     /// mixed ones.
     FewAttemptsAtOne,
+    /// A server was cold or away: each routing gives it at least 0.8 of its share.
+    HasItsShare,
+    /// A server answers wrongly at once: no routing gives it more than 1.15 of what LR gives it,
+    /// and 0.05 of a fair share.
+    DoesNotAttract,
 }
 
 impl fmt::Display for Claim {
@@ -49,6 +54,8 @@ impl fmt::Display for Claim {
             Self::BeatsShortestQueue => "p99 at most 1.05 JSQ",
             Self::FreeWithoutGain => "no gain: attempts at most 1.05 (1.25)",
             Self::FewAttemptsAtTwenty => "20 places: attempts at most 1.4",
+            Self::HasItsShare => "share at least 0.8",
+            Self::DoesNotAttract => "share at most LR's",
             Self::FewAttemptsAtOne => "1 place: attempts at most 1.6 (2.2)",
         })
     }
@@ -100,6 +107,10 @@ pub fn judge(runs: &Runs) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let mut claim = |claim, of_bound: Vec<f64>| verdicts.push(Verdict { claim, of_bound });
     let cell = &runs.cell;
+    if cell.trouble != Trouble::None {
+        verdicts.extend([Bloc, Bid, Mu].map(|policy| share(runs, policy)));
+        return verdicts;
+    }
     if cell.is_overloaded() {
         claim(Claim::Goodput, against(runs, Bloc, |figures| figures.goodput, |own, bloc| 0.98 * bloc / own));
         claim(Claim::OverloadAttempts, against(runs, Bloc, attempts, |own, bloc| own / (bloc + 0.4)));
@@ -143,6 +154,17 @@ pub fn judge(runs: &Runs) -> Vec<Verdict> {
         }
     }
     verdicts
+}
+
+/// The claim about what a routing gives the first server.
+fn share(runs: &Runs, policy: PolicyKind) -> Verdict {
+    let own = runs.each(policy, |figures| figures.share).into_iter();
+    if runs.cell.trouble == Trouble::Wrong {
+        let stock = runs.each(LeastRequestFull, |figures| figures.share);
+        let of_bound = own.zip(stock).map(|(own, stock)| own / (1.15 * stock + 0.05)).collect();
+        return Verdict { claim: Claim::DoesNotAttract, of_bound };
+    }
+    Verdict { claim: Claim::HasItsShare, of_bound: own.map(|own| 0.8 / own).collect() }
 }
 
 fn is_lognormal_held(cell: &Cell) -> bool {

@@ -1,8 +1,8 @@
 //! Where each claim applies, and its bound.
 
 use super::*;
-use crate::regimes::Speeds;
 use crate::regimes::figures::POLICIES;
+use crate::regimes::{Speeds, Trouble};
 use std::collections::BTreeMap;
 
 const CELL: Cell = Cell {
@@ -14,10 +14,11 @@ const CELL: Cell = Cell {
     load: 90,
     senders: 40,
     told: Told::Truth,
+    trouble: Trouble::None,
 };
 
 fn figures(p50_ms: f64, p99_ms: f64, attempts: f64) -> Figures {
-    Figures { p50_ms, p99_ms, mean_ms: p50_ms, attempts, shed: 0.0, goodput: 100.0 }
+    Figures { p50_ms, p99_ms, mean_ms: p50_ms, attempts, shed: 0.0, goodput: 100.0, share: 1.0 }
 }
 
 /// Five equal runs: LR 100 and 500 ms, everything that sees all 50 and 100, the rest as LR.
@@ -199,4 +200,23 @@ fn beyond_full_load_goodput_and_attempts_are_all_that_is_claimed() {
     let all = |load| claims(Cell { load, ..CELL }, figures(100.0, 500.0, 1.0), figures(50.0, 100.0, 1.0));
     assert_eq!(all(101), [Claim::Goodput, Claim::OverloadAttempts]);
     assert_eq!(all(100), [Claim::HarmlessTail, Claim::HarmlessMedian, Claim::TakesTheGap]);
+}
+
+#[test]
+fn after_a_trouble_only_shares_count_and_those_of_each_routing() {
+    let of = |trouble, policy: PolicyKind, share| {
+        let cell = Cell { trouble, ..CELL };
+        let mut runs = runs(cell, figures(1e6, 1e6, 1e6));
+        runs.of.insert(policy.name(), vec![Figures { share, ..figures(1.0, 1.0, 1.0) }; 5]);
+        let missed: Vec<Verdict> = judge(&runs).into_iter().filter(Verdict::is_missed).collect();
+        missed.into_iter().map(|verdict| verdict.claim).collect::<Vec<_>>()
+    };
+    for policy in [Bloc, Bid, Mu] {
+        for trouble in [Trouble::Cold, Trouble::Away] {
+            assert_eq!(of(trouble, policy, 0.8), []);
+            assert_eq!(of(trouble, policy, 0.79), [Claim::HasItsShare], "{trouble:?}, {policy:?}");
+        }
+        assert_eq!(of(Trouble::Wrong, policy, 1.2), []);
+        assert_eq!(of(Trouble::Wrong, policy, 1.21), [Claim::DoesNotAttract], "{policy:?}");
+    }
 }

@@ -17,7 +17,7 @@ mod judge;
 mod page;
 mod results;
 
-pub use cell::{Cell, Size, Speeds, Times, Told};
+pub use cell::{Cell, Size, Speeds, Times, Told, Trouble};
 pub use design::{corners, covering};
 pub use figures::{Figures, POLICIES, Runs};
 pub use judge::{Claim, Verdict, judge};

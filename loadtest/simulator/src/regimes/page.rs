@@ -1,5 +1,6 @@
 //! The map as a table, in Markdown and as an HTML page.
 
+use super::cell::Trouble;
 use super::figures::{Figures, Runs, median};
 use super::judge::{Verdict, judge};
 use crate::policies::PolicyKind::{self, Bid, Bloc, LeastRequestFull, Mu};
@@ -22,6 +23,7 @@ tr.missed td:first-child{border-left:4px solid #d55e00}@media(prefers-color-sche
 /// What the cells of the table mean.
 const LEGEND: &str = "An entry is p50 / p99 / mean as multiples of least request's (full scan), medians of paired \
 seeds, the range of the p99 in brackets; then attempts for each request, and the share of shed requests if there are any. \
+Share: that of the server in trouble, as a multiple of a fair one. \
 Omniscient is, of queue length, expected response and wait plus half of the execution time, the one with the lowest p99.";
 
 /// One line of the table.
@@ -65,6 +67,9 @@ fn entry(runs: &Runs, policy: PolicyKind) -> String {
     let shed = runs.median(policy, |f| f.shed);
     if shed >= 0.0005 {
         let _ = write!(text, ", {:.1}% shed", shed * 100.0);
+    }
+    if runs.cell.trouble != Trouble::None {
+        let _ = write!(text, ", share {:.2}", runs.median(policy, |f| f.share));
     }
     text
 }
@@ -150,6 +155,7 @@ mod tests {
                 attempts,
                 shed: if policy == Bid { 0.125 } else { 0.0 },
                 goodput: 1.0,
+                share: 1.0,
             };
             (policy.name(), [1.0, 1.25, if policy == Bid { 2.0 } else { 1.0 }].map(of_seed).to_vec())
         });

@@ -99,7 +99,7 @@ mod tests {
     const SIZE: Size = Size { answers: 10, warm_up: 1 };
 
     fn figures(p99_ms: f64) -> Figures {
-        Figures { p50_ms: 1.0, p99_ms, mean_ms: 1.5, attempts: 1.25, shed: 0.0, goodput: 99.5 }
+        Figures { p50_ms: 1.0, p99_ms, mean_ms: 1.5, attempts: 1.25, shed: 0.0, goodput: 99.5, share: 1.0 }
     }
 
     #[test]

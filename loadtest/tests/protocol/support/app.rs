@@ -46,6 +46,8 @@ struct Inner {
     /// What `/work` takes, in milliseconds, and how many requests at once.
     work: AtomicU64,
     places: Semaphore,
+    /// So many of the next answers to `/work` take so long instead, in milliseconds.
+    slow: Mutex<(usize, u64)>,
     /// The status with which it answers everything at once; 0: as usual.
     at_once_with: AtomicU16,
     /// A header of all its answers.
@@ -67,6 +69,7 @@ impl App {
             release: Semaphore::new(0),
             work: 0.into(),
             places: Semaphore::new(Semaphore::MAX_PERMITS),
+            slow: Mutex::default(),
             at_once_with: 0.into(),
             mark: Mutex::default(),
         });
@@ -118,6 +121,11 @@ impl App {
     pub fn works_on(&self, requests: usize) {
         self.inner.places.forget_permits(usize::MAX);
         self.inner.places.add_permits(requests);
+    }
+
+    /// So many of the next requests to `/work` take so long, as those of a cold JVM do.
+    pub fn is_cold(&self, requests: usize, millis: u64) {
+        *self.inner.slow.lock().unwrap() = (requests, millis);
     }
 
     /// It answers everything at once from now on, with this status and an empty body; none: as
@@ -202,7 +210,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         }
         "/work" => {
             let _place = inner.places.acquire().await.unwrap();
-            tokio::time::sleep(Duration::from_millis(inner.work.load(Ordering::Relaxed))).await;
+            tokio::time::sleep(inner.work()).await;
             response
         }
         "/slow" => {
@@ -222,6 +230,16 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         }
     };
     Ok(response.body(whole(body)).unwrap())
+}
+
+impl Inner {
+    /// How long the next request to `/work` takes.
+    fn work(&self) -> Duration {
+        let mut slow = self.slow.lock().unwrap();
+        let millis = if slow.0 > 0 { slow.1 } else { self.work.load(Ordering::Relaxed) };
+        slow.0 = slow.0.saturating_sub(1);
+        Duration::from_millis(millis)
+    }
 }
 
 /// A request that the application works on.

@@ -1,8 +1,9 @@
-//! Servers behind their sidecars, and a caller that has several ways to send to them. Each way has
+//! Servers behind their sidecars, and callers that have several ways to send to them. Each way has
 //! servers of its own.
 //!
-//! The sidecars of the servers are listeners of one Envoy, and the ways are listeners of another.
-//! To the filters a way is a cluster, and the nth server of a way is the service `WAY-N`.
+//! The sidecars of the servers are listeners of one Envoy, or of one for each server, and the ways
+//! are listeners of each caller's. To the filters a way is a cluster, and the nth server of a way
+//! is the service `WAY-N`.
 
 use super::bootstraps::{manager, merged, named};
 use super::{Answer, App, Connection, Place, balance};
@@ -18,41 +19,47 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
 /// The way by least request, without our filters at either side.
 pub const STOCK: &str = "stock";
-/// The worker threads of the Envoy with the servers' sidecars.
+/// The worker threads of an Envoy with servers' sidecars.
 const WORKERS: usize = 2;
 
 /// What a test decides.
 pub struct Plan<'a> {
-    /// The worker threads of the caller's Envoy.
+    /// The callers, each an Envoy.
+    pub callers: usize,
+    /// The worker threads of each.
     pub workers: usize,
+    /// Whether each server has an Envoy of its own, which it shares with those of other ways.
+    pub apart: bool,
     /// The parameters of a way, for its servers and its caller.
     pub spec: &'a dyn Fn(&str) -> Value,
     /// Changes the bootstrap of the nth server's sidecar last.
     pub server: &'a dyn Fn(usize, &mut Value),
-    /// Changes the bootstrap of each way last.
+    /// Changes the bootstrap of each way of a caller last.
     pub caller: &'a dyn Fn(&mut Value),
 }
 
 impl Default for Plan<'_> {
     fn default() -> Self {
-        Self { workers: WORKERS, spec: &|_| json!({}), server: &|_, _| (), caller: &|_| () }
+        Self { callers: 1, workers: WORKERS, apart: false, spec: &|_| json!({}), server: &|_, _| (), caller: &|_| () }
     }
 }
 
-/// A way of the caller to some servers.
+/// A way to some servers.
 pub struct Way {
     pub name: &'static str,
-    /// Where to send requests.
+    /// Where to send requests: to the first caller.
     pub to: SocketAddr,
+    /// The same of each caller.
+    pub callers: Vec<SocketAddr>,
     /// The sidecars of its servers.
     pub servers: Vec<SocketAddr>,
 }
 
-/// All servers, and their caller.
+/// All servers, and their callers.
 pub struct Fleet {
     pub ways: Vec<Way>,
-    caller: Envoy,
-    servers: Envoy,
+    callers: Vec<Envoy>,
+    servers: Vec<Envoy>,
     _place: Place,
 }
 
@@ -60,7 +67,9 @@ impl Fleet {
     /// Starts it with these ways and the addresses of their applications.
     pub async fn start(ways: &[(&'static str, Vec<SocketAddr>)], plan: Plan<'_>) -> Self {
         let place = Place::new();
-        let mut parts = Vec::new();
+        let most = ways.iter().map(|(_, apps)| apps.len()).max().unwrap();
+        let mut parts = vec![Vec::new(); if plan.apart { most } else { 1 }];
+        let envoys = parts.len();
         for (way, apps) in ways {
             for (n, app) in apps.iter().enumerate() {
                 let name = service(way, n);
@@ -69,13 +78,17 @@ impl Fleet {
                 let mut part = sidecar_inbound(*app, plugin.as_ref());
                 (plan.server)(n, &mut part);
                 manager(&mut part["static_resources"]["listeners"][0])["stat_prefix"] = json!(name);
-                parts.push(named(part, &name));
+                parts[n % envoys].push(named(part, &name));
             }
         }
-        let servers = Envoy::start(&place.envoy, place.path(), "servers", &merged(parts), WORKERS).await.unwrap();
+        let mut servers = Vec::new();
+        for (n, parts) in parts.into_iter().enumerate() {
+            let name = format!("servers-{n}");
+            servers.push(Envoy::start(&place.envoy, place.path(), &name, &merged(parts), WORKERS).await.unwrap());
+        }
 
         let at = |way: &str, apps: usize| -> Vec<SocketAddr> {
-            (0..apps).map(|n| servers.listener(&service(way, n)).unwrap()).collect()
+            (0..apps).map(|n| servers[n % envoys].listener(&service(way, n)).unwrap()).collect()
         };
         let mut parts = Vec::new();
         for (way, apps) in ways {
@@ -90,28 +103,36 @@ impl Fleet {
             balance(&mut part);
             parts.push(named(part, way));
         }
-        let caller = Envoy::start(&place.envoy, place.path(), "caller", &merged(parts), plan.workers).await.unwrap();
-        let ways = ways.iter().map(|(name, apps)| Way {
-            name,
-            to: caller.listener(name).unwrap(),
-            servers: at(name, apps.len()),
-        });
-        Self { ways: ways.collect(), caller, servers, _place: place }
+        let (bootstrap, mut callers) = (merged(parts), Vec::new());
+        for n in 0..plan.callers {
+            let name = format!("caller-{n}");
+            callers.push(Envoy::start(&place.envoy, place.path(), &name, &bootstrap, plan.workers).await.unwrap());
+        }
+        let way = |(name, apps): &(&'static str, Vec<SocketAddr>)| {
+            let callers: Vec<SocketAddr> = callers.iter().map(|caller| caller.listener(name).unwrap()).collect();
+            Way { name, to: callers[0], callers, servers: at(name, apps.len()) }
+        };
+        Self { ways: ways.iter().map(way).collect(), callers, servers, _place: place }
     }
 
     /// A gauge or counter of `bloc.inbound` in front of the nth server of a way.
     pub async fn inbound(&self, way: &str, n: usize, name: &str) -> u64 {
-        stat(&self.servers, &format!("wasmcustom.bloc.inbound.{}.{name}", service(way, n))).await
+        stat(self.server(n), &format!("wasmcustom.bloc.inbound.{}.{name}", service(way, n))).await
     }
 
-    /// A gauge or counter of the caller's filters on a way.
+    /// The sum of a gauge or counter of the callers' filters on a way.
     pub async fn outbound(&self, way: &str, name: &str) -> u64 {
-        stat(&self.caller, &format!("wasmcustom.bloc.outbound.{way}.{name}")).await
+        let name = format!("wasmcustom.bloc.outbound.{way}.{name}");
+        join_all(self.callers.iter().map(|caller| stat(caller, &name))).await.into_iter().sum()
     }
 
     /// How many attempts have reached the sidecar of the nth server of a way.
     pub async fn attempts(&self, way: &str, n: usize) -> u64 {
-        stat(&self.servers, &format!("http.{}.downstream_rq_total", service(way, n))).await
+        stat(self.server(n), &format!("http.{}.downstream_rq_total", service(way, n))).await
+    }
+
+    fn server(&self, n: usize) -> &Envoy {
+        &self.servers[n % self.servers.len()]
     }
 }
 
@@ -144,9 +165,19 @@ pub fn without_user_retries(bootstrap: &mut Value) {
 /// Clients send `count` requests, each client one after the other on its own connection. `next`
 /// builds the nth. Returns the answers in the order of the requests.
 pub async fn send_all(to: SocketAddr, clients: usize, count: usize, next: impl Fn(usize) -> Builder) -> Vec<Answer> {
+    send_to_all(&[to], clients, count, next).await
+}
+
+/// The same to several callers, which have as many of the clients each.
+pub async fn send_to_all(
+    callers: &[SocketAddr],
+    clients: usize,
+    count: usize,
+    next: impl Fn(usize) -> Builder,
+) -> Vec<Answer> {
     let (begun, answers) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(count)));
-    let client = async || {
-        let mut connection = Connection::open(to).await;
+    let client = async |number: usize| {
+        let mut connection = Connection::open(callers[number % callers.len()]).await;
         loop {
             let n = begun.fetch_add(1, Ordering::Relaxed);
             if n >= count {
@@ -156,7 +187,7 @@ pub async fn send_all(to: SocketAddr, clients: usize, count: usize, next: impl F
             answers.lock().unwrap().push((n, answer));
         }
     };
-    join_all((0..clients).map(|_| client())).await;
+    join_all((0..clients).map(client)).await;
     let mut answers = answers.into_inner().unwrap();
     answers.sort_by_key(|(n, _)| *n);
     answers.into_iter().map(|(_, answer)| answer).collect()
