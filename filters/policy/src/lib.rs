@@ -25,6 +25,7 @@
 //! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often a sender may retry for other reasons than a rejection |
 //! | [`bid`] | how long a response time an attempt accepts |
+//! | [`bid_pause`] | how long there are no bids once Envoy did not retry a bounce |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
 //! | [`crashes`] | when a worker fails open because the proxy's VMs crashed too often |
@@ -44,6 +45,7 @@ pub mod age;
 pub mod awake;
 pub mod backlog;
 pub mod bid;
+pub mod bid_pause;
 pub mod body;
 pub mod capacity;
 pub mod cluster_name;

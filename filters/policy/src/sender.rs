@@ -7,6 +7,7 @@
 mod further;
 
 use crate::bid::{self, BidPosition, Bids};
+use crate::bid_pause::BidPause;
 use crate::company::Company;
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
@@ -53,9 +54,7 @@ pub struct Sender {
     budget: RetryBudget,
     list: Vec<EndpointId>,
     doubts: Doubts,
-    /// For so many requests there are no bids, because of an overflow at this time.
-    without_bids: u32,
-    overflowed: Timestamp,
+    bid_pause: BidPause,
 }
 
 impl Sender {
@@ -71,8 +70,7 @@ impl Sender {
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             doubts: Doubts::default(),
-            without_bids: 0,
-            overflowed: Timestamp::ZERO,
+            bid_pause: BidPause::default(),
             parameters,
         };
         sender.set_endpoints(now);
@@ -138,7 +136,7 @@ impl Sender {
     /// knows the queues, and a bounce tells it nothing. Nor are there any after an
     /// [overflow](Self::overflowed).
     fn most_bids(&self) -> usize {
-        if self.company.is_none() || self.without_bids > 0 {
+        if self.company.is_none() || self.bid_pause.is_on() {
             return 0;
         }
         bid::MOST_BIDS.min(self.endpoints.open().saturating_sub(1))
@@ -324,7 +322,7 @@ impl Sender {
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
-        self.count_down_to_bids(now);
+        self.bid_pause.count(now);
         if self.learns() && self.discovery.explores(self.endpoints.len(), rng) {
             return &self.list;
         }

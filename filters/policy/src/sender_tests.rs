@@ -137,21 +137,16 @@ fn rejections_are_retried_where_there_may_be_another_server() {
 }
 
 #[test]
-fn makes_no_bids_for_a_thousand_requests_after_envoy_did_not_retry() {
+fn makes_no_bids_for_a_while_after_envoy_did_not_retry() {
     let (mut sender, mut rng) = (bidders(3), fastrand::Rng::with_seed(7));
     sender.choose(at(0), &mut rng);
     assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
     sender.overflowed(at(0));
-    for request in 0..1_000 {
+    for request in 0..8_000 {
         assert_eq!(sender.retries(0, true), Retries::new(0, 0, 2), "request {request}");
         sender.choose(at(request), &mut rng);
     }
     assert_eq!(sender.retries(0, true), Retries::new(0, 2, 2));
-    sender.overflowed(at(10_000));
-    for (now, bids) in [(609_999, 0), (610_000, 2)] {
-        sender.choose(at(now), &mut rng);
-        assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "at {now} ms");
-    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ fn allow_one_retry(bootstrap: &mut Value) {
     }
 }
 
-/// A caller finds out once in a thousand requests that Envoy does not retry. Those under way then
-/// may meet it, too.
+/// A caller finds out once that Envoy does not retry, and not again for 8,000 requests. Those under
+/// way then may meet it, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn few_requests_are_lost_where_envoy_retries_few_bounces() {
     let apps = applications(&[STOCK, "bid"], SERVERS).await;
@@ -40,5 +40,5 @@ async fn few_requests_are_lost_where_envoy_retries_few_bounces() {
         (requests == REQUESTS as u64).then_some(fleet.outbound("bid", "retries_overflowed").await)
     });
     assert_eq!(overflowed.await, lost as u64);
-    assert!((1..=3 * CLIENTS).contains(&lost), "{lost} of {REQUESTS} requests");
+    assert!((1..=CLIENTS).contains(&lost), "{lost} of {REQUESTS} requests");
 }

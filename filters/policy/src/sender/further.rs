@@ -5,15 +5,9 @@ use super::{Attempt, Sender};
 use crate::endpoints::Endpoint;
 use crate::rng::Rng;
 use crate::units::Timestamp;
-use std::time::Duration;
 
 /// One of so many answers of an open server is looked at for marks.
 const LOOKS_FOR_MARKS: usize = 8;
-
-/// For so many requests, and at most for so long, a sender does without bids once Envoy did not
-/// retry a bounce.
-const WITHOUT_BIDS: u32 = 1_000;
-const WITHOUT_BIDS_FOR: Duration = Duration::from_secs(600);
 
 impl Sender {
     /// An attempt that the server has answered was an error, as the trailers say.
@@ -38,16 +32,8 @@ impl Sender {
         self.endpoints.leave_alone(attempt.endpoint, now);
     }
 
-    /// A bounce was to be retried, and Envoy did not do it, because its circuit breaker allows
-    /// too few retries for bids. So at most one in [`WITHOUT_BIDS`] requests meets that.
+    /// A bounce was to be retried, and Envoy did not do it.
     pub fn overflowed(&mut self, now: Timestamp) {
-        self.without_bids = WITHOUT_BIDS;
-        self.overflowed = now;
-    }
-
-    /// A request comes: one fewer is to come without bids.
-    pub(super) fn count_down_to_bids(&mut self, now: Timestamp) {
-        let is_over = now.since(self.overflowed) >= WITHOUT_BIDS_FOR;
-        self.without_bids = if is_over { 0 } else { self.without_bids.saturating_sub(1) };
+        self.bid_pause.overflowed(now);
     }
 }

@@ -9,7 +9,7 @@ use super::judge::{self, CLIENT_TIMEOUT, Kind, Moments, Seen};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::Side;
-use super::stand::{Place, nobody_is_ejected, plan};
+use super::stand::{Place, finds_out, nobody_is_ejected, plan};
 use crate::case::HEAD_START;
 use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::envoy::Guard;
@@ -204,6 +204,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         let spec = side.mesh(&mesh(policy, chaos.seed), chaos.guard(GUARD));
         let directory = place.directory.join(&name);
         let mut mesh = Mesh::start(&spec, place.tools, &directory, place.bar).await?;
+        finds_out(&mesh, side, chaos.seed).await;
         for wrong in WRONGS {
             let mut concerned = rows.iter_mut().filter(|(one, _)| one.wrong == wrong && concerns(one)).peekable();
             let Some((recovery, row)) = concerned.peek() else { continue };

@@ -3,18 +3,23 @@
 
 use super::judge::{CLIENT_TIMEOUT, Counted};
 use super::side::{SIDES, Side};
+use crate::case::HEAD_START;
 use bloc_mesh::envoy::{Guard, SERVICE};
-use bloc_mesh::load::{Load, LoadPlan};
+use bloc_mesh::load::{self, Load, LoadPlan, Tally};
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Tools};
 use indicatif::ProgressBar;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Longer than outlier detection ejects a server after a row.
 const EJECTED: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
+/// The load under which frontends find out what Envoy retries, and how long.
+const FINDS_OUT_SHARE: f64 = 0.8;
+const FINDS_OUT: Duration = Duration::from_secs(10);
 
 /// The meshes of the columns.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ impl Stand {
             let directory = place.directory.join(format!("{name}-{}", side.name()));
             place.bar.set_message(format!("{name}, {}", side.title()));
             let mesh = Mesh::start(&side.mesh(ours, guard), place.tools, &directory, place.bar).await?;
+            finds_out(&mesh, side, ours.seed).await;
             meshes.push((side, mesh));
         }
         Ok(Self { meshes })
@@ -60,6 +66,15 @@ impl Stand {
             mesh.end().await;
         }
         Ok(())
+    }
+}
+
+/// Lets each frontend find out how many bounces Envoy retries. It loses a request over that, which
+/// is not for a row to count: `protocol::overflow` does.
+pub async fn finds_out(mesh: &Mesh, side: Side, seed: u64) {
+    if side == Side::OursTuned {
+        let plan = plan(mesh.gateway(), FINDS_OUT_SHARE * mesh.total_rate(), FINDS_OUT, seed);
+        load::run(&plan, Instant::now() + HEAD_START, Arc::<Tally>::default()).await;
     }
 }
 
