@@ -3,7 +3,9 @@
 //! Such a sender learns a server from the answer to a request that Envoy's own policy placed. A
 //! request that carries our list never meets a new server, so some requests must explore, that is
 //! go without a list: `explores` says which. While fewer than `8 * (known + 1)` requests have
-//! explored since the last find, every request explores; afterwards one in 50.
+//! explored since the last find, every request explores; afterwards one in 50. It is one in 400
+//! while some servers are left alone, but fewer than half: Envoy's policy prefers one that hangs,
+//! because it has the fewest requests.
 //!
 //! With one unknown server there are `known + 1` in all. A request that explores and is placed at
 //! random meets the unknown one with probability `1 / (known + 1)`, so `8 * (known + 1)` requests
@@ -28,6 +30,8 @@ const ROUNDS: usize = 8;
 /// More, since each server that is found anew begins a search, whatever their number.
 const ROUNDS_UNTIL_GONE: usize = 12;
 const STEADY_SHARE: usize = 50;
+/// So many times fewer while some servers are left alone.
+const RARER: usize = 8;
 
 /// When to look for unknown servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,10 +42,12 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Whether the next request explores, with `known` endpoints known.
-    pub fn explores(&mut self, known: usize, rng: &mut impl Rng) -> bool {
+    /// Whether the next request explores, with `known` endpoints known, of which `open` are not
+    /// left alone.
+    pub fn explores(&mut self, known: usize, open: usize, rng: &mut impl Rng) -> bool {
         let searching = self.since_find < ROUNDS * (known + 1);
-        let explores = searching || rng.below(STEADY_SHARE) == 0;
+        let some_are_left_alone = open < known && 2 * open > known;
+        let explores = searching || rng.below(STEADY_SHARE) == 0 && !(some_are_left_alone && rng.below(RARER) > 0);
         self.since_find += usize::from(searching);
         self.explored += u64::from(explores);
         explores
@@ -75,7 +81,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut discovery, mut known) = (Discovery::default(), BTreeSet::new());
         for request in 1..100_000 {
-            if discovery.explores(known.len(), &mut rng) && known.insert(rng.below(n)) {
+            if discovery.explores(known.len(), known.len(), &mut rng) && known.insert(rng.below(n)) {
                 discovery.found();
             }
             if known.len() == n {
@@ -110,11 +116,13 @@ mod tests {
     fn few_requests_explore_once_no_new_server_is_found() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut discovery = Discovery::default();
-        let at_first = (0..88).filter(|_| discovery.explores(10, &mut rng)).count();
+        let at_first = (0..88).filter(|_| discovery.explores(10, 9, &mut rng)).count();
         assert_eq!(at_first, 88);
-        let later = (0..10_000).filter(|_| discovery.explores(10, &mut rng)).count();
-        assert!((140..260).contains(&later), "{later} of 10,000 explore");
+        let later = [10, 9, 6, 5, 0].map(|open| (0..10_000).filter(|_| discovery.explores(10, open, &mut rng)).count());
+        let fewer = later.map(|count| count < 45);
+        assert_eq!(fewer, [false, true, true, false, false], "{later:?} of 10,000 explore");
+        assert!(later.iter().all(|count| (10..45).contains(count) || (140..260).contains(count)), "{later:?}");
         discovery.found();
-        assert!(discovery.explores(10, &mut rng));
+        assert!(discovery.explores(10, 10, &mut rng));
     }
 }

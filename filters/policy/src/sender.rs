@@ -323,7 +323,7 @@ impl Sender {
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.bid_pause.count(now);
-        if self.learns() && self.discovery.explores(self.endpoints.len(), rng) {
+        if self.learns() && self.discovery.explores(self.endpoints.len(), self.endpoints.open(), rng) {
             return &self.list;
         }
         self.budget.request();

@@ -78,7 +78,7 @@ async fn is_not_attractive(status: StatusCode, callers: usize) {
     let stock = all[0].1[0];
     assert!(stock > 0.3, "with least request it attracts requests, which shows that this test can fail: {stock}");
     for (way, shares) in &all[1..] {
-        // Clients that never pause fall into step, so that a share differs by a tenth from run to run.
+        // Clients that never pause fall into step: shares differ by a tenth from run to run.
         // Before servers were left alone, this one got nine tenths.
         assert!(shares[0] <= 1.1 * stock + 0.12, "{way}: {:.3} of the requests, least request {stock:.3}", shares[0]);
     }
