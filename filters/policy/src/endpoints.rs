@@ -178,12 +178,16 @@ impl Endpoints {
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
         endpoint.answered(now);
-        // The server has been silent since its pending attempts began. A caller that gives up
-        // within a reset interval proves nothing; a timeout does.
-        let silent =
-            if endpoint.unheard >= endpoint.pending { now.since(endpoint.unheard_since) } else { Duration::ZERO };
-        let hangs = answer == Answer::GivenUp && silent >= self.reset_interval;
+        // The server has been silent since its pending attempts began, or, if one of them began
+        // before its last answer, since that. A caller that gives up within a reset interval proves
+        // nothing, nor does one while a stream is open; a timeout does.
+        let no_others = endpoint.unheard >= endpoint.pending;
+        let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
+        let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
         let times_out = answer == Answer::Failed && silent >= self.reset_interval / SILENT;
+        if !matches!(answer, Answer::GivenUp | Answer::Failed) {
+            endpoint.heard = now;
+        }
         if answer != Answer::GivenUp {
             endpoint.unheard = 0;
         }

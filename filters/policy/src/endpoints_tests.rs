@@ -64,6 +64,7 @@ struct Naive {
     pending: u32,
     unheard: u32,
     unheard_since: u64,
+    heard: u64,
     failures: Failures,
     /// Failures that count since it served last, and when the last one was.
     strikes: u32,
@@ -75,7 +76,7 @@ struct Naive {
 impl Naive {
     fn new(now: u64, others: &BTreeMap<String, Naive>) -> Self {
         let mean = others.values().map(|one| one.chips + one.pending).sum::<u32>() / others.len().max(1) as u32;
-        let mut new = Self { chips: 1, owed: mean.saturating_sub(1), last_event: now, ..Self::default() };
+        let mut new = Self { chips: 1, owed: mean.saturating_sub(1), last_event: now, heard: now, ..Self::default() };
         new.failures.compare(true, &mut Peers::default());
         new
     }
@@ -178,10 +179,14 @@ proptest! {
                         let entry = naive.get_mut(&name).unwrap();
                         let silent = entry.unheard >= entry.pending && now >= entry.unheard_since + reset;
                         let hangs = kind == 4 && silent;
-                        let times_out = kind == 6 && entry.unheard >= entry.pending && now >= entry.unheard_since + reset / 4;
+                        let since = if entry.unheard >= entry.pending { entry.unheard_since } else { entry.heard };
+                        let times_out = kind == 6 && now >= since + reset / 4;
                         entry.pending -= 1;
                         if kind != 4 {
                             (entry.last_event, entry.unheard) = (now, 0);
+                        }
+                        if kind != 4 && kind != 6 {
+                            entry.heard = now;
                         }
                         let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);
                         if kind < 2 {

@@ -79,6 +79,7 @@ impl Endpoints {
             pending: 0,
             unheard: 0,
             unheard_since: now,
+            heard: now,
             strikes: 0,
             struck_before: 0,
             struck: Timestamp::ZERO,

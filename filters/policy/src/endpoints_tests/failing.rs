@@ -132,6 +132,22 @@ fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
     }
 }
 
+/// Its last answer came while they were under way.
+#[test]
+fn attempts_that_began_before_the_last_answer_time_out_too() {
+    for silent in [50, 49] {
+        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+        let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
+        let permits = [(); 2].map(|()| endpoints.begin(id, at(0)).unwrap());
+        endpoints.answer(id, permits[0], Answer::Served(report(true)), at(100));
+        endpoints.end(id);
+        endpoints.answer(id, permits[1], Answer::Failed, at(100 + silent));
+        let until = endpoints.get(id).and_then(|endpoint| endpoint.shut).map(|shut| shut.until);
+        let intervals = if silent == 50 { 8 } else { 1 };
+        assert_eq!(until, Some(at(100 + silent + 200 * intervals)), "{silent} ms");
+    }
+}
+
 #[test]
 fn an_answer_between_two_failures_makes_the_second_one_the_first() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
