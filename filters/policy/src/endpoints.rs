@@ -172,6 +172,12 @@ impl Endpoints {
     /// Records how an attempt, sent by this `permit`, was answered. Its [`end`](Self::end) is
     /// reported separately, because the body of the answer is still to come.
     pub fn answer(&mut self, id: EndpointId, permit: Permit, answer: Answer, now: Timestamp) {
+        self.answer_after(id, permit, answer, Duration::MAX, now);
+    }
+
+    /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
+    /// long the server has said nothing.
+    pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
         let limit = Limit::new(self.all.len(), self.mean_queue);
         if answer != Answer::GivenUp {
             self.restart(id, now);
@@ -184,8 +190,12 @@ impl Endpoints {
         let no_others = endpoint.unheard >= endpoint.pending;
         let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
         let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
-        let times_out = answer == Answer::Failed && silent >= self.reset_interval / SILENT;
-        if !matches!(answer, Answer::GivenUp | Answer::Failed) {
+        let times_out = answer == Answer::Failed && silent.min(took) >= self.reset_interval / SILENT;
+        // The others are the sidecar's, which answers while its application hangs.
+        if matches!(
+            answer,
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) | Answer::ClientError(_)
+        ) {
             endpoint.heard = now;
         }
         if answer != Answer::GivenUp {

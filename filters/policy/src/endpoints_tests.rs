@@ -185,7 +185,7 @@ proptest! {
                         if kind != 4 {
                             (entry.last_event, entry.unheard) = (now, 0);
                         }
-                        if kind != 4 && kind != 6 {
+                        if matches!(kind, 0 | 1 | 5) {
                             entry.heard = now;
                         }
                         let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);

@@ -264,7 +264,7 @@ impl Sender {
             // How fast a server fails says nothing about how fast it serves.
             Answer::Erred(_) | Answer::ClientError(_) | Answer::Failed | Answer::GivenUp => {}
         }
-        self.endpoints.answer(endpoint, permit, answer, now);
+        self.endpoints.answer_after(endpoint, permit, answer, took, now);
     }
 
     /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is

@@ -31,7 +31,7 @@ pub struct Endpoint {
     /// Attempts that have begun since the server was last heard, and when the first of them did.
     pub(super) unheard: u32,
     pub(super) unheard_since: Timestamp,
-    /// When it last answered.
+    /// When its application last answered.
     pub(super) heard: Timestamp,
     /// Failures that count, one after the other, since it served last, and when the last one was.
     pub(super) strikes: u32,

@@ -132,20 +132,27 @@ fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
     }
 }
 
-/// Its last answer came while they were under way.
+/// For how many intervals a server is left alone of which two attempts began at once: one is
+/// answered after 100 ms, and the other fails so much later, `took` after it began.
+fn intervals(answer: Answer, silent: u64, took: u64) -> u64 {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
+    let permits = [(); 2].map(|()| endpoints.begin(id, at(0)).unwrap());
+    endpoints.answer(id, permits[0], answer, at(100));
+    endpoints.end(id);
+    let ends = 100 + silent;
+    endpoints.answer_after(id, permits[1], Answer::Failed, Duration::from_millis(took), at(ends));
+    let until = endpoints.get(id).and_then(|endpoint| endpoint.shut).map(|shut| shut.until);
+    until.unwrap().since(at(ends)).as_millis() as u64 / RESET.as_millis() as u64
+}
+
 #[test]
-fn attempts_that_began_before_the_last_answer_time_out_too() {
-    for silent in [50, 49] {
-        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
-        let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
-        let permits = [(); 2].map(|()| endpoints.begin(id, at(0)).unwrap());
-        endpoints.answer(id, permits[0], Answer::Served(report(true)), at(100));
-        endpoints.end(id);
-        endpoints.answer(id, permits[1], Answer::Failed, at(100 + silent));
-        let until = endpoints.get(id).and_then(|endpoint| endpoint.shut).map(|shut| shut.until);
-        let intervals = if silent == 50 { 8 } else { 1 };
-        assert_eq!(until, Some(at(100 + silent + 200 * intervals)), "{silent} ms");
-    }
+fn an_attempt_that_began_before_the_last_answer_times_out_too() {
+    let served = Answer::Served(report(true));
+    assert_eq!([intervals(served, 50, 150), intervals(served, 49, 149)], [8, 1]);
+    assert_eq!(intervals(served, 50, 49), 1, "it fails at once");
+    // It is not the application that bounces.
+    assert_eq!(intervals(Answer::Bounced(report(true)), 1, 101), 8);
 }
 
 #[test]
