@@ -85,7 +85,8 @@ fn fleet(fleet: &mut Fleet) {
     fleet.add(Proxy { id: "calm-0".into(), serves: vec![load("calm", 0)], ..Proxy::default() });
     let calls = Calls { requests: 50, exhausted: 20, overflowed: 10, ..Calls::default() };
     let reports = vec![ServiceCalls::new("shop", calls, times())];
-    fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], reports, ..Proxy::default() });
+    fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], ..Proxy::default() });
+    fleet.add(Proxy { id: "user".into(), calls: vec!["shop".into()], reports, ..Proxy::default() });
 }
 
 /// As if bids had come with a feature, which only one of two callers has.
