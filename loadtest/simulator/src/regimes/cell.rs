@@ -67,6 +67,8 @@ pub enum Trouble {
     Away,
     /// From then on it answers everything at once, with a client's error.
     Wrong,
+    /// From then on it answers at a hundredth of the time, with a good status.
+    Fast,
 }
 
 /// A cell.
@@ -159,7 +161,7 @@ impl Cell {
         let known = match self.trouble {
             Trouble::None => Duration::ZERO,
             Trouble::Cold | Trouble::Away => SETTLED,
-            Trouble::Wrong => NOTICED,
+            Trouble::Wrong | Trouble::Fast => NOTICED,
         };
         scenario.warm_up = Duration::from_secs_f64(warm_up.max(fill)).max(known);
         // A random number of requests arrives: enough more than those that must be answered.
@@ -181,6 +183,7 @@ impl Cell {
             Trouble::Cold => "cold:0@20s=0.025",
             Trouble::Away => "down:0@20s-23s",
             Trouble::Wrong => "refusing:0@20s=1",
+            Trouble::Fast => "slow:0@20s=100",
         };
         text.parse().ok()
     }
@@ -247,6 +250,7 @@ impl fmt::Display for Cell {
             Trouble::Cold => ", one was cold",
             Trouble::Away => ", one was away",
             Trouble::Wrong => ", one answers wrongly",
+            Trouble::Fast => ", one answers at once",
         };
         let Self { servers, concurrency, mean_ms, load, senders, .. } = self;
         write!(
@@ -337,7 +341,9 @@ mod tests {
 
     #[test]
     fn counts_from_when_a_server_must_have_its_share() {
-        for (trouble, seconds) in [(Trouble::Cold, 50), (Trouble::Away, 50), (Trouble::Wrong, 22), (Trouble::None, 5)] {
+        for (trouble, seconds) in
+            [(Trouble::Cold, 50), (Trouble::Away, 50), (Trouble::Wrong, 22), (Trouble::Fast, 22), (Trouble::None, 5)]
+        {
             let scenario = Cell { trouble, ..CELL }.scenario(PolicyKind::Bid, 3, SIZE);
             assert_eq!(scenario.warm_up, Duration::from_secs(seconds), "{trouble:?}");
             assert_eq!(scenario.incidents.len(), usize::from(trouble != Trouble::None), "{trouble:?}");

@@ -197,7 +197,7 @@ fn troubles() -> impl Iterator<Item = Cell> {
         told: Told::Truth,
         trouble: Trouble::None,
     };
-    [Trouble::Cold, Trouble::Away, Trouble::Wrong].into_iter().flat_map(move |trouble| {
+    [Trouble::Cold, Trouble::Away, Trouble::Wrong, Trouble::Fast].into_iter().flat_map(move |trouble| {
         [(2, 30), (2, 60), (40, 60)].map(|(senders, load)| Cell { senders, load, trouble, ..cell })
     })
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The policies of a map. The first is the baseline; the last three see everything.
-pub const POLICIES: [PolicyKind; 7] = [
+pub const POLICIES: [PolicyKind; 8] = [
     PolicyKind::LeastRequestFull,
+    PolicyKind::EnvoyLeastRequest,
     PolicyKind::Bloc,
     PolicyKind::Mu,
     PolicyKind::Bid,

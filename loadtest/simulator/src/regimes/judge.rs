@@ -6,7 +6,7 @@
 
 use super::cell::{Cell, Times, Told, Trouble};
 use super::figures::{Figures, Runs, median};
-use crate::policies::PolicyKind::{self, Bid, Bloc, Jsq, LeastRequestFull, Mu};
+use crate::policies::PolicyKind::{self, Bid, Bloc, EnvoyLeastRequest, Jsq, LeastRequestFull, Mu};
 use std::fmt;
 
 /// A claim.
@@ -37,8 +37,8 @@ pub enum Claim {
     FewAttemptsAtOne,
     /// A server was cold or away: each routing gives it at least 0.8 of its share.
     HasItsShare,
-    /// A server answers wrongly at once: no routing gives it more than 1.15 of what LR gives it,
-    /// and 0.05 of a fair share.
+    /// A server answers at once, wrongly or not: no routing gives it more than 1.15 of what Envoy's
+    /// own least request gives it, and 0.05 of a fair share.
     DoesNotAttract,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Claim {
             Self::FreeWithoutGain => "no gain: attempts at most 1.05 (1.25)",
             Self::FewAttemptsAtTwenty => "20 places: attempts at most 1.4",
             Self::HasItsShare => "share at least 0.8",
-            Self::DoesNotAttract => "share at most LR's",
+            Self::DoesNotAttract => "share at most that of Envoy's LR",
             Self::FewAttemptsAtOne => "1 place: attempts at most 1.6 (2.2)",
         })
     }
@@ -159,8 +159,8 @@ pub fn judge(runs: &Runs) -> Vec<Verdict> {
 /// The claim about what a routing gives the first server.
 fn share(runs: &Runs, policy: PolicyKind) -> Verdict {
     let own = runs.each(policy, |figures| figures.share).into_iter();
-    if runs.cell.trouble == Trouble::Wrong {
-        let stock = runs.each(LeastRequestFull, |figures| figures.share);
+    if matches!(runs.cell.trouble, Trouble::Wrong | Trouble::Fast) {
+        let stock = runs.each(EnvoyLeastRequest, |figures| figures.share);
         let of_bound = own.zip(stock).map(|(own, stock)| own / (1.15 * stock + 0.05)).collect();
         return Verdict { claim: Claim::DoesNotAttract, of_bound };
     }

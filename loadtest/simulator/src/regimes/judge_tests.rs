@@ -26,7 +26,7 @@ fn runs(cell: Cell, bid: Figures) -> Runs {
     let of = POLICIES.map(|policy| {
         let figures = match policy {
             Bid => bid,
-            LeastRequestFull | Bloc | PolicyKind::Mu => figures(100.0, 500.0, 1.0),
+            LeastRequestFull | EnvoyLeastRequest | Bloc | Mu => figures(100.0, 500.0, 1.0),
             _ => figures(50.0, 100.0, 1.0),
         };
         (policy.name(), vec![figures; 5])
@@ -216,7 +216,9 @@ fn after_a_trouble_only_shares_count_and_those_of_each_routing() {
             assert_eq!(of(trouble, policy, 0.8), []);
             assert_eq!(of(trouble, policy, 0.79), [Claim::HasItsShare], "{trouble:?}, {policy:?}");
         }
-        assert_eq!(of(Trouble::Wrong, policy, 1.2), []);
-        assert_eq!(of(Trouble::Wrong, policy, 1.21), [Claim::DoesNotAttract], "{policy:?}");
+        for trouble in [Trouble::Wrong, Trouble::Fast] {
+            assert_eq!(of(trouble, policy, 1.2), []);
+            assert_eq!(of(trouble, policy, 1.21), [Claim::DoesNotAttract], "{trouble:?}, {policy:?}");
+        }
     }
 }
