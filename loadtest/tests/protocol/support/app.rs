@@ -124,7 +124,7 @@ impl App {
     }
 
     /// So many of the next requests to `/work` take so long, as those of a cold JVM do.
-    pub fn is_cold(&self, requests: usize, millis: u64) {
+    pub fn begins_slowly(&self, requests: usize, millis: u64) {
         *self.inner.slow.lock().unwrap() = (requests, millis);
     }
 
