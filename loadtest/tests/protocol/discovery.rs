@@ -2,7 +2,7 @@
 
 use crate::support::fleet::{ROUTINGS, send_all};
 use crate::support::{Answer, Place, Pod, balance, eventually, outbound, request, send, sender};
-use bloc_mesh::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE, route_configuration};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -150,6 +150,41 @@ async fn forgets_the_servers_of_the_backup_priority_when_envoy_no_longer_chooses
     }
     assert_eq!(left, 0, "of 200 requests");
     assert_eq!(to_backup(1_000).await, 0);
+}
+
+/// One server hangs, and the caller's Envoy does not eject it. Its policy prefers that server,
+/// which has the fewest requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn few_requests_that_explore_meet_a_server_that_hangs() {
+    const CLIENTS: usize = 8;
+    const REQUESTS: usize = 4_000;
+    /// One in 400 requests explores, and a probe comes every 400 ms. One in 50 would be 80.
+    const MOST: usize = 18;
+    let place = Place::new();
+    let (pods, servers) = pods(&place, &["one", "two", "three", "four"]).await;
+    pods.iter().for_each(|pod| pod.app.takes(10));
+    for routing in ROUTINGS {
+        let configuration = json!({"services": {SERVICE: {"routing": routing, "resetInterval": "400ms"}}});
+        let mut bootstrap = outbound(&place, &servers, &configuration, None);
+        balance(&mut bootstrap);
+        let route = &mut route_configuration(&mut bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
+        route["retry_policy"]["per_try_timeout"] = json!("0.15s");
+        route["retry_policy"]["retry_on"] = json!("5xx");
+        let envoy = Envoy::start(&place.envoy, place.path(), routing, &bootstrap, 1).await.unwrap();
+        let to = envoy.listener("outbound").unwrap();
+        let send = async |count| {
+            let answers = send_all(to, CLIENTS, count, |_| request("/work")).await;
+            assert!(answers.iter().all(|answer| answer.status == 200), "{routing}");
+        };
+        send(300).await;
+        pods[0].app.takes(60_000);
+        send(100).await;
+        let before = pods[0].app.seen("/work").len();
+        send(REQUESTS).await;
+        let met = pods[0].app.seen("/work").len() - before;
+        pods[0].app.takes(10);
+        assert!(met <= MOST, "{routing}: {met} of {REQUESTS} met it");
+    }
 }
 
 async fn pods(place: &Place, names: &[&str]) -> (Vec<Pod>, Vec<SocketAddr>) {
