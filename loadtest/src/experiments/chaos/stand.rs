@@ -69,12 +69,17 @@ impl Stand {
     }
 }
 
-/// Lets each frontend find out how many bounces Envoy retries. It loses a request over that, which
-/// is not for a row to count: `protocol::overflow` does.
+/// Puts a tuned mesh under load before its first row: each of our frontends finds out how many
+/// bounces Envoy retries, and may lose a request over that. No row counts these requests
+/// (`protocol::overflow` does), so they are printed here.
 pub async fn finds_out(mesh: &Mesh, side: Side, seed: u64) {
-    if side == Side::OursTuned {
+    if matches!(side, Side::Tuned | Side::OursTuned) {
         let plan = plan(mesh.gateway(), FINDS_OUT_SHARE * mesh.total_rate(), FINDS_OUT, seed);
-        load::run(&plan, Instant::now() + HEAD_START, Arc::<Tally>::default()).await;
+        let tally = Arc::<Tally>::default();
+        load::run(&plan, Instant::now() + HEAD_START, Arc::clone(&tally)).await;
+        let (answered, shed, errors) = tally.counts();
+        let (lost, sent) = (shed + errors, answered + shed + errors);
+        eprintln!("before the first row, {}: {lost} of {sent} requests without an answer", side.title());
     }
 }
 
