@@ -24,7 +24,7 @@ pub struct BidPause {
     /// Requests that are left of a pause.
     left: u64,
     ends: Timestamp,
-    /// The number of the last pause of a row; 0: there was none.
+    /// How many pauses there were, each soon after the one before; 0: none.
     number: u32,
     /// Requests since the last pause.
     since: u64,

@@ -106,8 +106,8 @@ proptest! {
         // A slack, and a change of it that is too small to be made.
         let most = cold * LEAST.get().max(f64::from(slack) / 1_000.0) * 1.1;
         prop_assert!(hot == 0.0 || sum(false) <= most, "idle: {} of {}", sum(false), most);
-        // It lacks what others have above the level, and what is free: as much as is too little to
-        // be moved, and that of which the part to be given is too little.
+        // Others may keep LEAST_CHANGE of the level above it, which is not evened out. And CPU
+        // stays free if `grow` of it is less than LEAST_CHANGE of the quota.
         let lacks = LEAST_CHANGE * (1.0 + 1.0 / rule.grow);
         for key in is_throttled.iter().filter(|(_, is)| **is).map(|(key, _)| key) {
             let (has, part) = (app.quota(key).unwrap().get(), (1.0 - sum(false)) / hot);
