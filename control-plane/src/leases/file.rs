@@ -3,8 +3,8 @@
 //! The file is read once, and written anew with each change: to another file, which is renamed once
 //! it is on the disk. Nobody else may write it.
 
-use super::message;
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
+use bloc_daemon::ranges::app;
 use bloc_leases::Record;
 use bloc_policy::config::ConfigError;
 use futures_util::FutureExt;
@@ -76,7 +76,7 @@ impl FileLeases {
 fn read(text: &[u8]) -> Result<Records, String> {
     let records: BTreeMap<String, Record> = ConfigError::read_json(text).map_err(|error| error.to_string())?;
     let checked = records.into_iter().map(|(name, record)| {
-        message::app("name", &name).map_err(|error| error.to_string())?;
+        app("name", &name).map_err(|error| error.to_string())?;
         Ok((name.as_str().into(), Arc::new(store::check(&name, record)?)))
     });
     checked.collect()

@@ -167,9 +167,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Snapshot, ReadError> {
     let invalid = |error| ReadError::Invalid { path: path.to_owned(), error };
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        invalid(ConfigError::Malformed { path: ".".to_owned(), reason: format!("not UTF-8: {error}") })
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| invalid(ConfigError::malformed(".", format!("not UTF-8: {error}"))))?;
     Snapshot::from_yaml(text).map_err(invalid)
 }
 

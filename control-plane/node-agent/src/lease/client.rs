@@ -3,6 +3,7 @@
 use super::file::{Contents, LeaseFile};
 use super::leases::{Due, Leases};
 use crate::replicas::{BodyError, Replicas, Target, body};
+use bloc_daemon::ranges::refused;
 use bloc_leases::{Ask, Asks, Part, Told, Tolds};
 use futures_util::future::join_all;
 use reqwest::redirect::Policy;
@@ -226,8 +227,8 @@ async fn send(address: SocketAddr, request: RequestBuilder, asks: &[Ask]) -> Res
     let told: Vec<Told> = tolds.apps.into_iter().filter(asked).collect();
     match told.iter().find(|told| told.part > Part::WHOLE) {
         Some(Told { name, part, .. }) => {
-            let (part, most) = (part.get(), Part::WHOLE.get());
-            Err(format!("{address}: {name}: part {part} is not allowed; allowed: 0 to {most}").into())
+            let error = refused(format!("{name}.part"), part.get(), format!("0 to {}", Part::WHOLE.get()));
+            Err(format!("{address}: {error}").into())
         }
         None => Ok(told),
     }

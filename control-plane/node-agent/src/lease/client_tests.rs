@@ -240,7 +240,7 @@ async fn what_is_held_stays_without_an_answer_and_after_a_restart() {
         (Answer::Status(404), "404 Not Found: this control plane leases nothing"),
         (Answer::Status(503), "503 Service Unavailable"),
         (Answer::Text("no"), "expected ident"),
-        (Answer::Holds(1_000_001, 0), "shop/a: part 1000001 is not allowed; allowed: 0 to 1000000"),
+        (Answer::Holds(1_000_001, 0), "shop/a.part: 1000001 is not allowed; allowed: 0 to 1000000"),
         (Answer::Hangs, "error sending request"),
     ] {
         *replica.answer.lock().unwrap() = answer;

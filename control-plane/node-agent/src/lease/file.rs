@@ -1,6 +1,7 @@
 //! What is held, on the disk.
 
 use crate::originals::StateError;
+use bloc_daemon::ranges::refused;
 use bloc_leases::{MOST_COUNT, Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ fn understand(bytes: &[u8]) -> Result<Saved, String> {
     // No replica takes a later life than that.
     match saved.contents.life {
         ..MOST_COUNT => Ok(saved),
-        life => Err(format!("life: {life} is not allowed; allowed: 0 to {}", MOST_COUNT - 1)),
+        life => Err(refused("life", life, format!("0 to {}", MOST_COUNT - 1)).to_string()),
     }
 }
 
