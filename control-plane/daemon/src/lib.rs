@@ -2,6 +2,8 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`cpu`] | the messages of `POST /v1/cpu` |
 //! | [`ranges`] | which names and numbers are allowed |
 
+pub mod cpu;
 pub mod ranges;

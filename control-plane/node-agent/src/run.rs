@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
 use crate::pods::Pod;
-use crate::report::{self, App, Cpu, Heard};
+use crate::report::{self, Cpu, Heard};
 use crate::socket;
 use crate::source::Watched;
 use anyhow::{Context, Result, anyhow, bail};
@@ -226,7 +226,7 @@ fn steps(
         if agent.is_due() {
             let status = agent.status();
             if shared.told.is_some() {
-                last.apps = Arc::new(App::all(&status));
+                last.apps = Arc::new(report::apps(&status));
                 last.asks = Arc::new(agent.asks());
                 last.used = Arc::new(report::used(&status));
             }

@@ -26,8 +26,7 @@ mod no_room;
 mod sync;
 mod transit;
 
-use crate::cpu::CPU_PATH;
-use crate::leases::{LEASE_PATH, Leases, Tokens};
+use crate::leases::{Leases, Tokens};
 use crate::metrics::{self, LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
@@ -37,6 +36,8 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bloc_daemon::cpu::CPU_PATH;
+use bloc_leases::LEASE_PATH;
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
 use identity::{Identity, NodeAgent};

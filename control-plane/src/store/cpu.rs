@@ -14,7 +14,8 @@
 use super::handle::Store;
 use super::proxies::Record;
 use super::state::State;
-use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, PodAnswers, differs, pod_of};
+use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use bloc_daemon::cpu::PodAnswers;
 use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;

@@ -177,7 +177,7 @@ impl Agent {
         let (mut wanted, mut hosts) = (Placed::new(), Hosts::new());
         for pod in pods.iter() {
             let app = config.app_of(pod);
-            *hosts.entry(PodName::of(pod)).or_default() |= app.is_some();
+            *hosts.entry(PodName::from(pod)).or_default() |= app.is_some();
             let Some((name, app)) = app else { continue };
             for container in pod.containers.iter().filter(|container| app.containers.has(&container.name)) {
                 let id = Id::new(pod, container);

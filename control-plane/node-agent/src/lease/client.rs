@@ -4,7 +4,7 @@ use super::file::{Contents, LeaseFile};
 use super::leases::{Due, Leases};
 use crate::replicas::{BodyError, Replicas, Target, body};
 use bloc_daemon::ranges::refused;
-use bloc_leases::{Ask, Asks, Part, Told, Tolds};
+use bloc_leases::{Ask, Asks, LEASE_PATH, Part, Told, Tolds};
 use futures_util::future::join_all;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, StatusCode};
@@ -193,7 +193,7 @@ impl To {
     ) -> Result<Vec<Told>, Failure> {
         let mut told = Vec::new();
         for asks in asks.chunks(MOST_APPS) {
-            let url = format!("http://{address}/v1/lease");
+            let url = format!("http://{address}{LEASE_PATH}");
             let mut request = self.client.post(url).header("host", asker.target.authority());
             if let Some(token) = token {
                 request = request.bearer_auth(token);

@@ -1,9 +1,10 @@
 //! The requests to the control plane.
 
-use super::answers::{Bases, Heard, Said, put};
+use super::answers::{Bases, Heard, put};
 use super::changes::Known;
-use super::message::{Cpu, Message, PodName, about_apps, about_asks, about_pods};
+use super::message::{Cpu, about_apps, about_asks, about_pods};
 use crate::replicas::{Replicas, Target, body};
+use bloc_daemon::cpu::{CPU_PATH, CpuAnswer, CpuMessage, PodName};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use reqwest::{Response, StatusCode};
@@ -157,7 +158,7 @@ impl To<'_> {
         }
         let (pods, all) = replica.known.next(cpu, now)?;
         for message in about_pods(self.node, &pods) {
-            if let Err(error) = self.send(address, message).await {
+            if let Err(error) = self.send(address, &message).await {
                 replica.known.forget();
                 replica.pause = self.began.elapsed() + PAUSE;
                 return Some(error);
@@ -165,7 +166,7 @@ impl To<'_> {
         }
         // Whatever is wrong with these, the pods are known.
         for message in about_apps(self.node, if all { &cpu.apps } else { &[] }) {
-            if let Err(error) = self.send(address, message).await {
+            if let Err(error) = self.send(address, &message).await {
                 return Some(error);
             }
         }
@@ -173,7 +174,7 @@ impl To<'_> {
     }
 
     /// Asks a replica for pods. Returns what it has said, and what went wrong.
-    async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<Said>, Option<String>) {
+    async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<CpuAnswer>, Option<String>) {
         let mut said = Vec::new();
         for message in about_asks(self.node, pods) {
             match timeout(ASK_TIMEOUT, self.hear(address, message)).await {
@@ -186,18 +187,18 @@ impl To<'_> {
     }
 
     /// Sends a question. An older control plane has no answer.
-    async fn hear(&self, address: SocketAddr, message: Message<'_>) -> Result<Option<Said>, String> {
-        let response = self.send(address, message).await?;
+    async fn hear(&self, address: SocketAddr, message: CpuMessage) -> Result<Option<CpuAnswer>, String> {
+        let response = self.send(address, &message).await?;
         if response.status() != StatusCode::OK {
             return Ok(None);
         }
         let body = body(address, response).await?;
-        Said::read(&body).map(Some).map_err(|error| format!("{address}: {error}"))
+        CpuAnswer::read(&body).map(Some).map_err(|error| format!("{address}: {error}"))
     }
 
-    async fn send(&self, address: SocketAddr, message: Message<'_>) -> Result<Response, String> {
-        let request = self.client.post(format!("http://{address}/v1/cpu")).header("host", self.target.authority());
-        let sent = request.json(&message).send().await.and_then(Response::error_for_status);
+    async fn send(&self, address: SocketAddr, message: &CpuMessage) -> Result<Response, String> {
+        let request = self.client.post(format!("http://{address}{CPU_PATH}")).header("host", self.target.authority());
+        let sent = request.json(message).send().await.and_then(Response::error_for_status);
         sent.map_err(|error| format!("{address}: {error}"))
     }
 }

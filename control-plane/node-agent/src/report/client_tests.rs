@@ -139,7 +139,7 @@ async fn nonsense_is_counted_and_harmless() {
     assert_eq!(heard, [(pod("a"), Answers { count: 1, time: Duration::from_millis(500) })]);
     let address = replica.address;
     let [text, long, cut] = &failures[..] else { panic!("{failures:?}") };
-    assert_eq!(*text, format!("{address}: expected ident at line 1 column 2"));
+    assert_eq!(*text, format!("{address}: .: expected ident at line 1 column 2"));
     assert_eq!(*long, format!("{address}: an answer of more than 1048576 bytes"));
     assert!(cut.starts_with(&format!("{address}: ")), "{cut}");
 }

@@ -1,19 +1,16 @@
-//! What a node agent sends.
+//! What the agent of a node sends to each replica of the control plane (`POST /v1/cpu`), and the
+//! answer if it asks for response times.
 //!
 //! A message has the pods that changed, and each 5 s all of them; in several messages if one would
 //! be too long. Members that are not known here are passed over.
 
-use bloc_daemon::ranges::{count, is_label, is_name, label, name, refused, within};
+use crate::ranges::{count, is_label, is_name, label, name, refused, within};
 use bloc_policy::config::ConfigError;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// The path to which agents send.
+/// The path of these messages.
 pub const CPU_PATH: &str = "/v1/cpu";
-/// Who was not heard of for this long is not known any more. An agent sends everything each 5 s.
-pub const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// The most pods of a message, and that it asks for: more than a node runs.
 const MAX_PODS: usize = 1_000;
 /// The most applications of a message.
@@ -22,27 +19,29 @@ const MAX_APPS: usize = 100;
 pub const MOST_CORES: f64 = 10_000.0;
 /// The longest CPU time: a year on all those cores.
 const MOST_SECONDS: f64 = 3.2e11;
+/// The longest name of a replica, in bytes.
+const MOST_REPLICA: usize = 100;
 /// What is allowed of an application's name.
 const APP: &str = "namespace/name, as Kubernetes allows them";
 
 /// A message of the agent of one node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuMessage {
     /// The node.
     pub node: String,
     /// Pods of it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<PodCpu>,
     /// Applications that have containers on it, for operators.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppCpu>,
     /// Pods whose response times it asks for.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<PodName>,
 }
 
 /// A pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     /// Its namespace.
     pub namespace: String,
@@ -62,7 +61,7 @@ fn key(namespace: &str, name: &str) -> String {
 }
 
 /// The CPU of a pod: the sums over its containers that the agent manages.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCpu {
     /// Its namespace.
@@ -70,6 +69,7 @@ pub struct PodCpu {
     /// Its name.
     pub name: String,
     /// The quotas in cores; absent or 0: not known, or no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// The CPU time since they started, in seconds.
     pub used_seconds: f64,
@@ -83,12 +83,12 @@ impl PodCpu {
 }
 
 /// The CPU of an application on a node, in cores.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppCpu {
     /// `namespace/name`.
     pub name: String,
     /// Whether the agent only says what it would do.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
     /// Its limit.
     pub limit: f64,
@@ -100,18 +100,54 @@ pub struct AppCpu {
 }
 
 /// The CPU of a container, in cores.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerCpu {
     /// Its pod.
     pub pod: String,
     /// Its name.
     pub container: String,
     /// Its quota; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<f64>,
     /// Its use.
     pub used: f64,
     /// The share of the periods in which it was throttled.
     pub throttled: f64,
+}
+
+/// What the pods that a message asks for have answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuAnswer {
+    /// The name of the replica, another one after each start; 1 to 100 bytes.
+    pub replica: String,
+    /// The pods that it knows.
+    pub answers: Vec<PodAnswers>,
+}
+
+/// What a pod has answered since that replica was first asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PodAnswers {
+    /// The pod.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// How many requests.
+    pub count: u64,
+    /// The sum of the times from their arrival at the server to the response.
+    pub seconds: f64,
+}
+
+impl CpuAnswer {
+    /// Reads and checks an answer.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path and the allowed range.
+    pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
+        let answer: Self = ConfigError::read_json(body)?;
+        match answer.replica.len() {
+            1..=MOST_REPLICA => Ok(answer),
+            bytes => Err(refused("replica", format!("a name of {bytes} bytes"), format!("1 to {MOST_REPLICA}"))),
+        }
+    }
 }
 
 impl CpuMessage {
@@ -159,11 +195,6 @@ impl AppCpu {
     }
 }
 
-/// Whether who was last heard of at a moment is not known any more.
-pub fn is_silent(heard: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(heard) >= SILENT_AFTER
-}
-
 fn cores(path: impl Display, value: Option<f64>) -> Result<(), ConfigError> {
     value.map_or(Ok(()), |value| within(path, value, 0.0, MOST_CORES).map(drop))
 }
@@ -198,9 +229,12 @@ mod tests {
     #[test]
     fn reads_pods_and_applications_and_passes_over_what_it_does_not_know() {
         let message = read(&pod("later", json!(1))).unwrap();
+        assert_eq!(read(&serde_json::to_value(&message).unwrap()), Ok(message.clone()));
         assert_eq!((&*message.node, &*message.pods[0].key()), ("n1", "checkout-0.shop"));
         assert_eq!((message.pods[0].cores, message.pods[0].used_seconds), (Some(0.35), 812.4));
-        let app = &read(&container("later", json!(1))).unwrap().apps[0];
+        let message = read(&container("later", json!(1))).unwrap();
+        assert_eq!(read(&serde_json::to_value(&message).unwrap()), Ok(message.clone()));
+        let app = &message.apps[0];
         assert_eq!((&*app.name, app.limit, app.free), ("shop/checkout", 4.0, 1.2));
         let of = &app.containers[0];
         assert_eq!(
@@ -293,5 +327,33 @@ mod tests {
         }
         assert!(read(&asks("name", Value::Null)).unwrap_err().starts_with("asks[1].name: invalid type"));
         assert!(read(&pod("usedSeconds", Value::Null)).unwrap_err().starts_with("pods[0].usedSeconds: invalid type"));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let answer = |answers: &str| format!(r#"{{"replica":"r","answers":[{answers}]}}"#);
+        for (text, why) in [
+            (String::new(), "EOF"),
+            ("[]".to_owned(), "invalid length"),
+            (r#"{"answers":[]}"#.to_owned(), "missing field `replica`"),
+            (r#"{"replica":"r"}"#.to_owned(), "missing field `answers`"),
+            (answer(r#"{"namespace":"shop","name":"a","count":-1,"seconds":1}"#), "invalid value"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1.5,"seconds":1}"#), "invalid type"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1e30,"seconds":1}"#), "invalid type"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":NaN}"#), "expected value"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":1e999}"#), "number out of range"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":null}"#), "invalid type"),
+            (answer(r#"{"name":"a","count":1,"seconds":1}"#), "missing field `namespace`"),
+            (
+                r#"{"replica":"","answers":[]}"#.to_owned(),
+                "replica: a name of 0 bytes is not allowed; allowed: 1 to 100",
+            ),
+            (json!({"replica": "r".repeat(101), "answers": []}).to_string(), "replica: a name of 101 bytes"),
+        ] {
+            let error = CpuAnswer::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let longest = json!({"replica": "r".repeat(100), "answers": [], "later": 1}).to_string();
+        assert_eq!(CpuAnswer::read(longest.as_bytes()).map(|said| said.replica.len()), Ok(100));
     }
 }
