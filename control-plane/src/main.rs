@@ -271,7 +271,8 @@ async fn bind(listen: SocketAddr, served: &str, file: Option<&Path>) -> Result<T
     let address = listener.local_addr()?;
     tracing::info!(%address, served, "listening");
     if let Some(file) = file {
-        write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
+        bloc_daemon::file::replace(file, format!("{address}\n").as_bytes())
+            .with_context(|| format!("{}: cannot be written", file.display()))?;
     }
     Ok(listener)
 }
@@ -297,12 +298,4 @@ fn remove(file: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Writes another file and renames it, so that a reader never sees half an address.
-fn write(file: &Path, address: SocketAddr) -> std::io::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, format!("{address}\n"))?;
-    std::fs::rename(&beside, file)
 }

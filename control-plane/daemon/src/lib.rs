@@ -3,7 +3,9 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`cpu`] | the messages of `POST /v1/cpu` |
+//! | [`file`] | replaces files |
 //! | [`ranges`] | which names and numbers are allowed |
 
 pub mod cpu;
+pub mod file;
 pub mod ranges;

@@ -314,10 +314,7 @@ async fn listen(address: SocketAddr, file: Option<&Path>) -> Result<TcpListener>
     let address = listener.local_addr()?;
     tracing::info!(%address, "listening");
     if let Some(file) = file {
-        let mut beside = file.as_os_str().to_owned();
-        beside.push(".new");
-        std::fs::write(&beside, format!("{address}\n"))
-            .and_then(|()| std::fs::rename(&beside, file))
+        bloc_daemon::file::replace(file, format!("{address}\n").as_bytes())
             .with_context(|| format!("{}: cannot be written", file.display()))?;
     }
     Ok(listener)
