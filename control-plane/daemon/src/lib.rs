@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`cpu`] | the messages of `POST /v1/cpu` |
 //! | [`file`] | replaces files |
+//! | [`options`] | options of the command line: the log, a port, a source |
 //! | [`ranges`] | which names and numbers are allowed |
 
 pub mod cpu;
 pub mod file;
+pub mod options;
 pub mod ranges;
