@@ -6,8 +6,10 @@
 //! | [`file`] | replaces files |
 //! | [`options`] | options of the command line: the log, a port, a source |
 //! | [`ranges`] | which names and numbers are allowed |
+//! | [`server`] | accepts connections, within limits |
 
 pub mod cpu;
 pub mod file;
 pub mod options;
 pub mod ranges;
+pub mod server;

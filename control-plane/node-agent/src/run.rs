@@ -15,6 +15,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bloc_daemon::server::{Limits, Port};
 use bloc_policy::config::ConfigError;
 use std::future::Future;
 use std::io::Write;
@@ -275,14 +276,11 @@ fn read_pods(agent: &mut Agent, pods: &mut Pods) -> bool {
     true
 }
 
-/// Serves `GET /metrics` and `GET /healthz`.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(listener: TcpListener, shared: Shared) -> Result<()> {
+/// Serves `GET /metrics` and `GET /healthz`; does not end.
+pub async fn serve(listener: TcpListener, shared: Shared) {
     let router =
         Router::new().route("/metrics", get(show_metrics)).route("/healthz", get(show_health)).with_state(shared);
-    axum::serve(listener, router).await.context("the server has ended")
+    Port::new(listener, router, Limits::SCRAPERS).serve().await;
 }
 
 async fn show_metrics(State(shared): State<Shared>) -> Response {

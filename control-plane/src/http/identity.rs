@@ -21,10 +21,10 @@
 
 use axum::http::{HeaderMap, StatusCode};
 use bloc_daemon::ranges::{is_label, is_name, refused};
+pub use bloc_daemon::server::Peer;
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::SyncRequest;
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -110,10 +110,6 @@ impl NodeAgent {
         }
     }
 }
-
-/// The source address of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
 
 /// Why a poll is refused.
 pub type Refusal = (StatusCode, String);
