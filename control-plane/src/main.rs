@@ -1,6 +1,6 @@
 //! `bloc-control-plane`: reads services from a source and serves them to the proxies.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
 use bloc_control_plane::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
@@ -155,7 +155,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let leases = |store: Arc<dyn LeaseStore>| Some(Leases::new(store, Arc::clone(&metrics)));
     let source = match source {
         Source::File(path) => {
-            let (source, snapshot) = FileSource::open(path).await?;
+            let (source, snapshot) = FileSource::open(path).await.map_err(Error::msg)?;
             if let Some(file) = arguments.leases {
                 serving.leases = leases(Arc::new(FileLeases::open(file)?));
             }

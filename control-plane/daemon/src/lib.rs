@@ -7,9 +7,11 @@
 //! | [`options`] | options of the command line: the log, a port, a source |
 //! | [`ranges`] | which names and numbers are allowed |
 //! | [`server`] | accepts connections, within limits |
+//! | [`watched`] | reads files again when they change |
 
 pub mod cpu;
 pub mod file;
 pub mod options;
 pub mod ranges;
 pub mod server;
+pub mod watched;

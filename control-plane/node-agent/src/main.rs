@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use bloc_daemon::options::{ListenOptions, LogOptions, Source, raise_open_files};
+use bloc_daemon::watched::Watched;
 use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;
 use bloc_node_agent::config::Config;
@@ -10,7 +11,7 @@ use bloc_node_agent::replicas::Target;
 use bloc_node_agent::report;
 use bloc_node_agent::run::{self, Pods, Shared};
 use bloc_node_agent::socket::{self, Directory};
-use bloc_node_agent::source::{self, Watched, kubernetes};
+use bloc_node_agent::source::{self, kubernetes};
 use bloc_node_agent::state::State;
 use bloc_node_agent::{Bytes, Cores, guardian};
 use clap::{Args, Parser, Subcommand};

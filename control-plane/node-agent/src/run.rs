@@ -8,7 +8,6 @@ use crate::metrics;
 use crate::pods::Pod;
 use crate::report::{self, Cpu, Heard};
 use crate::socket;
-use crate::source::Watched;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::extract::State;
@@ -16,7 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bloc_daemon::server::{Limits, Port};
-use bloc_policy::config::ConfigError;
+use bloc_daemon::watched::Watched;
 use std::future::Future;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +36,7 @@ const GIVES_BACK: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub enum Pods {
     /// A file.
-    File(Watched<Vec<Pod>, ConfigError>),
+    File(Watched<Vec<Pod>>),
     /// Something that tells them; what it has at first does not count.
     Told {
         /// The pods.
@@ -112,7 +111,7 @@ impl Shared {
 /// The thread cannot be started, or has panicked.
 pub async fn run(
     agent: Agent,
-    config: Watched<Config, ConfigError>,
+    config: Watched<Config>,
     pods: Pods,
     shared: Shared,
     leaves: impl Future<Output = bool>,
@@ -178,7 +177,7 @@ async fn stopped() -> bool {
 /// The steps, until it shall stop, or cannot go on.
 fn steps(
     mut agent: Agent,
-    mut config: Watched<Config, ConfigError>,
+    mut config: Watched<Config>,
     mut pods: Pods,
     shared: &Shared,
 ) -> (Agent, Option<&'static str>) {
