@@ -7,6 +7,7 @@
 //! | [`options`] | options of the command line: the log, a port, a source |
 //! | [`ranges`] | which names and numbers are allowed |
 //! | [`server`] | accepts connections, within limits |
+//! | [`throttle`] | which of many like messages the log gets |
 //! | [`watched`] | reads files again when they change |
 
 pub mod cpu;
@@ -14,4 +15,5 @@ pub mod file;
 pub mod options;
 pub mod ranges;
 pub mod server;
+pub mod throttle;
 pub mod watched;

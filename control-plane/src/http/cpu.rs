@@ -22,7 +22,7 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     let caller = caller::of(&context.identity, request.headers(), peer);
     let read = read(&context, request, &caller).await;
     let log = |error: &str| {
-        if context.named.is_due(&format!("{caller}: {error}").into(), Instant::now()) {
+        if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
             tracing::warn!(%caller, error, "a node agent's message is refused");
         }
     };

@@ -99,7 +99,7 @@ fn scrapes() -> Router<Context> {
 fn context(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Context {
     let Access { identity, node_agent, tokens } = access;
     let transit = Transit::of(IN_TRANSIT);
-    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::default() }
+    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::new(no_room::named()) }
 }
 
 fn finish(routes: Router<Context>, context: Context) -> Router {
