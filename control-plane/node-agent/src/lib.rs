@@ -19,8 +19,9 @@
 //! | [`report`] | what the control plane is told |
 //! | [`socket`] | what sidecars are told that ask the agent itself |
 //! | [`lease`] | the parts of limits over nodes, which the control plane leases |
-//! | [`replicas`] | where the control plane is |
+//! | [`replicas`] | where the control plane is, and how it is told something |
 //! | [`cores`], [`bytes`] | the units |
+//! | `bloc-daemon` | what the control plane has, too: options, messages, files, ports |
 
 pub mod agent;
 pub mod bytes;

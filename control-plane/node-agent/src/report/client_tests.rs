@@ -1,6 +1,6 @@
 //! The client at control planes that answer what they are told to.
 
-use super::client::{To, client, tell_all};
+use super::client::{To, tell_all};
 use super::message::Pod;
 use super::{Cpu, Heard, PodName, report};
 use crate::qos::Answers;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -204,8 +204,7 @@ async fn a_replica_that_hangs_does_not_delay_what_another_hears() {
     let told = watch::Sender::new(Arc::<Cpu>::default());
     let (receiver, changing) = (told.subscribe(), tokio::spawn(keep_changing(told)));
     let addresses = watch::Sender::new(replicas.to_vec());
-    let (client, target) = (client().unwrap(), "http://127.0.0.1:1".parse().unwrap());
-    let to = To { client: &client, target: &target, node: "n1", began: Instant::now() };
+    let to = To::new(&"http://127.0.0.1:1".parse().unwrap(), "n1").unwrap();
     let at_failure = Mutex::new(None);
     let failed = |error: String| {
         assert!(error.starts_with(&replicas[0].to_string()), "{error}");
