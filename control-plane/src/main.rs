@@ -9,14 +9,14 @@ use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, schema, serve};
-use bloc_daemon::options::{ListenOptions, LogOptions, Source, raise_open_files};
+use bloc_daemon::options::{ListenOptions, LogOptions, Source};
+use bloc_daemon::process;
 use clap::{Parser, Subcommand, ValueEnum};
 use kube::Config;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The default namespace of the control plane.
 const NAMESPACE: &str = "bloc-system";
@@ -141,13 +141,13 @@ async fn run(arguments: Arguments) -> Result<()> {
         return Err(anyhow!("--leases {} needs --source file:PATH", file.display()));
     }
     arguments.log.start();
-    raise_open_files();
+    process::raise_open_files();
     let address_file = arguments.metrics_address_file;
     let metrics_listen = arguments.metrics_listen.map(|listen| ListenOptions { listen, address_file });
     for listen in metrics_listen.iter().chain([&arguments.listen]) {
         listen.remove_file()?;
     }
-    let stop = stop_signal()?;
+    let stop = process::stopped()?;
     let metrics = Arc::new(Metrics::default());
     let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
@@ -215,15 +215,4 @@ fn answer(command: Command) -> Result<()> {
 /// A client configured by `KUBECONFIG`, `~/.kube/config` or the pod.
 async fn kubernetes() -> Result<kube::Client> {
     Ok(source::kubernetes::client(Config::infer().await?)?)
-}
-
-/// Completes at SIGTERM or SIGINT.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }

@@ -11,6 +11,8 @@ use std::fmt::Display;
 
 /// The path of these messages.
 pub const CPU_PATH: &str = "/v1/cpu";
+/// Cores that have changed by this part are told at once.
+const STEP: f64 = 0.05;
 /// The most pods of a message, and that it asks for: more than a node runs.
 const MAX_PODS: usize = 1_000;
 /// The most applications of a message.
@@ -195,6 +197,15 @@ impl AppCpu {
     }
 }
 
+/// Whether who knows of so many cores is told at once that there are so many: if they differ by 5%
+/// of what is known.
+pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
+    match (knows, is) {
+        (Some(knows), Some(is)) => (is - knows).abs() >= STEP * knows,
+        (knows, is) => knows != is,
+    }
+}
+
 fn cores(path: impl Display, value: Option<f64>) -> Result<(), ConfigError> {
     value.map_or(Ok(()), |value| within(path, value, 0.0, MOST_CORES).map(drop))
 }
@@ -327,6 +338,13 @@ mod tests {
         }
         assert!(read(&asks("name", Value::Null)).unwrap_err().starts_with("asks[1].name: invalid type"));
         assert!(read(&pod("usedSeconds", Value::Null)).unwrap_err().starts_with("pods[0].usedSeconds: invalid type"));
+    }
+
+    #[test]
+    fn five_percent_is_a_difference() {
+        assert!(differs(Some(20.0), Some(21.0)) && differs(Some(20.0), Some(19.0)));
+        assert!(!differs(Some(20.0), Some(20.9)) && !differs(Some(20.0), Some(19.1)));
+        assert!(differs(None, Some(1.0)) && differs(Some(1.0), None) && !differs(None, None));
     }
 
     #[test]

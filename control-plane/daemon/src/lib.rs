@@ -5,6 +5,7 @@
 //! | [`cpu`] | the messages of `POST /v1/cpu` |
 //! | [`file`] | replaces files |
 //! | [`options`] | options of the command line: the log, a port, a source |
+//! | [`process`] | signals, the limit of open files |
 //! | [`ranges`] | which names and numbers are allowed |
 //! | [`server`] | accepts connections, within limits |
 //! | [`throttle`] | which of many like messages the log gets |
@@ -13,6 +14,7 @@
 pub mod cpu;
 pub mod file;
 pub mod options;
+pub mod process;
 pub mod ranges;
 pub mod server;
 pub mod throttle;

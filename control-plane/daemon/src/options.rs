@@ -122,14 +122,6 @@ impl Display for Source {
     }
 }
 
-/// Raises the limit of open files as far as it goes: the usual one of 1,024 is too low for held
-/// connections, and for two files for each container.
-pub fn raise_open_files() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

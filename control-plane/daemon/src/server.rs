@@ -5,16 +5,19 @@
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::collections::HashMap;
+use std::fmt;
 use std::future::pending;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -90,8 +93,8 @@ impl Port {
     /// `graceful` waits for those that are open.
     pub async fn accept(self, graceful: &GracefulShutdown) {
         let Self { listener, router, builder, limits } = self;
-        let (builder, room, peers) =
-            (Arc::new(builder), Arc::new(Semaphore::new(limits.connections)), Peers::default());
+        let (builder, room) = (Arc::new(builder), Arc::new(Semaphore::new(limits.connections)));
+        let mut peers = Peers::default();
         loop {
             let (room, stream, peer) = match (Arc::clone(&room).acquire_owned().await, listener.accept().await) {
                 (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
@@ -116,6 +119,15 @@ impl Port {
     }
 }
 
+/// The answer to a Prometheus: metrics as OpenMetrics text.
+pub fn scraped(text: Result<String, fmt::Error>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match text {
+        Ok(text) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
 /// The address that stands for all addresses of one sender. IPv6 addresses are cut to the /64,
 /// because who has one address of it usually has all.
 pub fn network(address: IpAddr) -> IpAddr {
@@ -128,36 +140,24 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The number of connections from each address.
-#[derive(Clone, Default)]
-struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// A connection that is counted for its address until it is dropped.
-struct Place(Peers, IpAddr);
+/// The connections from each address: each holds a clone of one place.
+#[derive(Default)]
+struct Peers(HashMap<IpAddr, Weak<()>>);
 
 impl Peers {
-    fn admit(&self, from: IpAddr, most: usize) -> Option<Place> {
+    /// A place for one more connection from there; none: there are `most` of them.
+    fn admit(&mut self, from: IpAddr, most: usize) -> Option<Arc<()>> {
         let from = network(from);
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(from).or_default();
-        if *count >= most && !from.to_canonical().is_loopback() {
+        let place = self.0.get(&from).and_then(Weak::upgrade).unwrap_or_default();
+        if Arc::strong_count(&place) > most && !from.to_canonical().is_loopback() {
             return None;
         }
-        *count += 1;
-        drop(counts);
-        Some(Place(self.clone(), from))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.1);
-            }
+        // Before it would grow, addresses without connections are forgotten.
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|_, place| place.strong_count() > 0);
         }
+        self.0.insert(from, Arc::downgrade(&place));
+        Some(place)
     }
 }
 
@@ -204,8 +204,9 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_connections() {
-        let (peers, one, other): (_, IpAddr, IpAddr) = (Peers::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut places: Vec<Place> = (0..3).map(|_| peers.admit(one, 3).unwrap()).collect();
+        let (one, other): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut peers = Peers::default();
+        let mut places: Vec<_> = (0..3).map(|_| peers.admit(one, 3).unwrap()).collect();
         assert!(peers.admit(one, 3).is_none());
         assert!(peers.admit(other, 3).is_some(), "another address has places of its own");
         places.pop();
@@ -214,8 +215,11 @@ mod tests {
             let many: Vec<_> = (0..10).map(|_| peers.admit(local.parse().unwrap(), 3)).collect();
             assert!(many.iter().all(Option::is_some), "{local}: our own sidecar");
         }
-        drop(places);
-        assert!(peers.0.lock().unwrap().is_empty(), "no address is left");
+        for host in 0..10_000_u32 {
+            assert!(peers.admit(std::net::Ipv4Addr::from_bits(host).into(), 3).is_some());
+        }
+        assert!(peers.0.len() < 100, "addresses without connections are forgotten");
+        assert_eq!(peers.0[&one].strong_count(), 2);
     }
 
     #[test]

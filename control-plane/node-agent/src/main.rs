@@ -1,7 +1,8 @@
 //! `bloc-node-agent`: moves CPU and memory between the containers of an application.
 
 use anyhow::{Context, Result, anyhow, bail};
-use bloc_daemon::options::{ListenOptions, LogOptions, Source, raise_open_files};
+use bloc_daemon::options::{ListenOptions, LogOptions, Source};
+use bloc_daemon::process::raise_open_files;
 use bloc_daemon::watched::Watched;
 use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;

@@ -51,9 +51,6 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
-/// The content type of [`encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 /// A name, its help, and a figure of `C`, if it has one.

@@ -11,10 +11,10 @@ use crate::socket;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use bloc_daemon::server::{Limits, Port};
+use bloc_daemon::server::{Limits, Port, scraped};
 use bloc_daemon::watched::Watched;
 use std::future::Future;
 use std::io::Write;
@@ -287,10 +287,7 @@ async fn show_metrics(State(shared): State<Shared>) -> Response {
         let shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.status.clone(), shown.config_ok)
     };
-    match metrics::encode(&status, config_ok, &shared.sockets) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    scraped(metrics::encode(&status, config_ok, &shared.sockets))
 }
 
 async fn show_health(State(shared): State<Shared>) -> Response {

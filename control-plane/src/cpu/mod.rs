@@ -36,8 +36,8 @@ mod table_tests;
 mod view;
 
 pub use asked::ASKED_EVERY;
-pub use bloc_daemon::cpu::CpuMessage;
-pub use news::{GAP, differs, pod_of};
+pub use bloc_daemon::cpu::{CpuMessage, differs};
+pub use news::{GAP, pod_of};
 pub use silence::SILENT_AFTER;
 pub use table::{Cpus, Known, MOST_BYTES};
 pub use view::{AppView, ContainerView};

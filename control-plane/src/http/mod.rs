@@ -27,16 +27,17 @@ mod sync;
 mod transit;
 
 use crate::leases::{Leases, Tokens};
-use crate::metrics::{self, LatencyMetrics, Metrics};
+use crate::metrics::{LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_daemon::cpu::CPU_PATH;
+use bloc_daemon::server::scraped;
 use bloc_leases::LEASE_PATH;
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
@@ -133,10 +134,7 @@ async fn scrape(State(context): State<Context>) -> Response {
     let (services, edges) = context.store.latency_totals();
     let latencies = LatencyMetrics { services, edges };
     let leases = context.leases.as_ref().map(Leases::view).unwrap_or_default();
-    match context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    scraped(context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! What an agent asks, checked.
 
 use bloc_daemon::ranges::{app, count, name, refused, within};
-use bloc_leases::{Ask, Asks, Part};
+use bloc_leases::{Ask, Asks, MOST_COUNT, Part};
 use bloc_policy::config::ConfigError;
 use std::collections::BTreeSet;
 
 /// The most applications of a message.
 const MOST_APPS: usize = 100;
-/// The largest life and number: every JSON reader has them exactly, and there are later ones.
-const MOST_COUNT: u64 = (1 << 53) - 1;
 
 /// Reads and checks a message.
 ///

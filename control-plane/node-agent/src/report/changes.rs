@@ -1,25 +1,15 @@
 //! What is due to be sent to a replica.
 
 use super::message::{Cpu, Pod};
-use bloc_daemon::cpu::{PodCpu, PodName};
+use bloc_daemon::cpu::{PodCpu, PodName, differs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A quota that has changed by this part is sent at once.
-const CHANGE: f64 = 0.05;
 /// How often all is sent.
 pub const ALL: Duration = Duration::from_secs(5);
 
 /// Of what is no longer limited.
 const GONE: Pod = Pod { cores: None, used_seconds: 0.0, managed: None };
-
-/// Whether who knows of so many cores is told at once that there are so many.
-pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
-    match (knows, is) {
-        (Some(knows), Some(is)) => (is - knows).abs() >= CHANGE * knows,
-        (knows, is) => knows != is,
-    }
-}
 
 /// What a replica knows.
 #[derive(Debug, Default)]
