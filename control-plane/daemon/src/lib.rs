@@ -3,7 +3,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`cpu`] | the messages of `POST /v1/cpu` |
-//! | [`file`] | replaces files |
+//! | [`file`](mod@file) | replaces files |
 //! | [`options`] | options of the command line: the log, a port, a source |
 //! | [`process`] | signals, the limit of open files |
 //! | [`ranges`] | which names and numbers are allowed |

@@ -12,7 +12,7 @@
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
-//! | `GET /metrics` | OpenMetrics text, see [`metrics`]; on its own port if one is set |
+//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on its own port if one is set |
 //!
 //! The [`page`] adds `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
