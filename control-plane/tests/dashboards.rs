@@ -105,7 +105,7 @@ fn of_the_node_agent() -> BTreeSet<String> {
     let app = AppCpu { limit: Cores::ZERO, free: Cores::ZERO, lease: Some(lease), containers: Vec::new() };
     let cpu = BTreeMap::from([("shop/checkout".to_owned(), app)]);
     let status = Status { errors: BTreeMap::from([("read", 1)]), cpu, memory, ..Status::default() };
-    names(&bloc_node_agent::metrics::encode(&status, true, &Default::default()).unwrap())
+    names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
 }
 
 /// The names in a text for Prometheus.
@@ -175,7 +175,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 15);
+    assert_eq!(found.len(), 14);
     let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();

@@ -9,17 +9,6 @@ const CHANGE: f64 = 0.05;
 /// How often all is sent.
 pub const ALL: Duration = Duration::from_secs(5);
 
-/// Of what is no longer limited.
-const GONE: Pod = Pod { cores: None, used_seconds: 0.0, managed: None };
-
-/// Whether who knows of so many cores is told at once that there are so many.
-pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
-    match (knows, is) {
-        (Some(knows), Some(is)) => (is - knows).abs() >= CHANGE * knows,
-        (knows, is) => knows != is,
-    }
-}
-
 /// What a replica knows.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -36,11 +25,13 @@ impl Known {
         if all {
             self.all = Some(now);
         }
-        let differs = |name: &PodName, pod: &Pod| differs(self.cores.get(name).copied(), pod.cores);
-        let changed = cpu.pods.iter().filter(|(name, pod)| all || differs(name, pod));
+        let differs = |name: &PodName, cores: f64| {
+            self.cores.get(name).is_none_or(|known| (cores - known).abs() >= CHANGE * known)
+        };
+        let changed = cpu.pods.iter().filter(|(name, pod)| all || pod.cores.is_some_and(|cores| differs(name, cores)));
         let mut pods: Vec<Entry> = changed.map(|(name, pod)| Entry { name: name.clone(), pod: *pod }).collect();
         let gone = self.cores.keys().filter(|name| !cpu.pods.contains_key(name));
-        pods.extend(gone.map(|name| Entry { name: name.clone(), pod: GONE }));
+        pods.extend(gone.map(|name| Entry { name: name.clone(), pod: Pod { cores: None, used_seconds: 0.0 } }));
         for Entry { name, pod } in &pods {
             match pod.cores {
                 Some(cores) => drop(self.cores.insert(name.clone(), cores)),
@@ -62,7 +53,8 @@ mod tests {
 
     fn cpu(cores: &[(&str, f64)]) -> Cpu {
         let name = |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned() };
-        let pods = cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), ..GONE })).collect();
+        let pods =
+            cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), used_seconds: 1.5 })).collect();
         Cpu { pods, ..Cpu::default() }
     }
 

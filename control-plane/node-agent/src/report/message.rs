@@ -2,7 +2,6 @@
 
 use crate::agent::status::{AppCpu, ContainerCpu, PodCpu, Status};
 use crate::cores::Cores;
-use crate::pods;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +15,6 @@ pub struct PodName {
     pub name: String,
 }
 
-impl PodName {
-    /// That of a pod.
-    pub fn of(pod: &pods::Pod) -> Self {
-        Self { namespace: pod.namespace.clone(), name: pod.name.clone() }
-    }
-}
-
-/// The pods of a node, and whether an application has them.
-pub type Hosts = BTreeMap<PodName, bool>;
-
 /// The CPU of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,9 +25,6 @@ pub struct Pod {
     pub cores: Option<f64>,
     /// What they have used since they were found.
     pub used_seconds: f64,
-    /// Whether the agent has set one of them; none: it is to. The control plane is not told.
-    #[serde(skip)]
-    pub managed: Option<bool>,
 }
 
 /// A container, for the page.
@@ -82,40 +68,16 @@ pub struct Cpu {
     pub apps: Arc<Vec<App>>,
     /// The pods whose response times are asked for.
     pub asks: Arc<BTreeSet<PodName>>,
-    /// What pods have used in the last second, in cores. The control plane computes that itself.
-    pub used: Arc<BTreeMap<PodName, f64>>,
-    /// The pods that are to come under a limit; none of their quotas is the agent's yet.
-    pub joining: BTreeSet<PodName>,
-    /// The pods of this node; none: not known yet.
-    pub hosts: Option<Arc<Hosts>>,
 }
 
-/// Of these pods, those that are to come under a limit.
-pub fn joining(pods: &[PodCpu]) -> BTreeSet<PodName> {
-    let joining = pods.iter().filter(|pod| pod.managed.is_none());
-    joining.map(|pod| PodName { namespace: pod.namespace.clone(), name: pod.name.clone() }).collect()
-}
-
-/// Of these pods, those whose quotas are limited.
-pub fn limited(pods: Vec<PodCpu>) -> BTreeMap<PodName, Pod> {
-    let limited = pods.into_iter().filter_map(|PodCpu { namespace, name, quota, used, managed }| {
-        let pod = Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64(), managed };
-        Some((PodName { namespace, name }, pod))
-    });
-    limited.collect()
-}
-
-/// What pods have used in the last second, in cores.
-pub fn used(status: &Status) -> BTreeMap<PodName, f64> {
-    let mut used = BTreeMap::new();
-    for (app, cpu) in &status.cpu {
-        let namespace = app.split('/').next().unwrap_or_default();
-        for container in &cpu.containers {
-            let pod = PodName { namespace: namespace.to_owned(), name: container.which.pod.clone() };
-            *used.entry(pod).or_default() += container.used.get();
-        }
+impl Cpu {
+    /// Of these pods.
+    pub fn new(pods: impl Iterator<Item = PodCpu>, apps: Arc<Vec<App>>, asks: Arc<BTreeSet<PodName>>) -> Self {
+        let limited = pods.filter_map(|PodCpu { namespace, name, quota, used }| {
+            Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
+        });
+        Self { pods: limited.collect(), apps, asks }
     }
-    used
 }
 
 /// The most containers of an application that are told: the page shows fewer.
@@ -195,8 +157,7 @@ mod tests {
     fn a_message_is_the_text_that_the_control_plane_reads() {
         let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
         let asks = serde_json::json!({"node": "n1", "asks": [{"namespace": "shop", "name": "checkout-0"}]});
-        let entry =
-            Entry { name: name.clone(), pod: Pod { cores: Some(0.25), used_seconds: 1.5, managed: Some(true) } };
+        let entry = Entry { name: name.clone(), pod: Pod { cores: Some(0.25), used_seconds: 1.5 } };
         let pod = serde_json::json!({"namespace": "shop", "name": "checkout-0", "cores": 0.25, "usedSeconds": 1.5});
         let texts = |messages: &mut dyn Iterator<Item = Message<'_>>| {
             messages.map(|message| serde_json::to_value(message).unwrap()).collect::<Vec<_>>()
@@ -224,7 +185,7 @@ mod tests {
     #[test]
     fn the_longest_messages_are_as_long_as_is_allowed() {
         let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
-        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7, managed: Some(true) };
+        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
         let pods = vec![Entry { name: name.clone(), pod }; 2 * MOST_PODS + 1];
         let asks = vec![name; 2 * MOST_PODS + 1];
         let length = |message| serde_json::to_vec(&message).unwrap().len();

@@ -28,6 +28,5 @@ mod client_tests;
 mod message;
 
 pub use answers::Heard;
-pub use changes::differs;
 pub use client::report;
-pub use message::{App, Container, Cpu, Hosts, Pod, PodName, joining, limited, used};
+pub use message::{App, Container, Cpu, Pod, PodName};
