@@ -135,7 +135,7 @@ async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
         let shown = &overview["proxies"][proxy];
         assert_eq!(
             (&shown["module"], &shown["features"], &shown["unread"]),
-            (&"9.9.9".into(), &json!(["unread", "latency", "bounce-price", "cpu", "node-agent"]), &unread)
+            (&"9.9.9".into(), &json!(["unread", "latency", "bounce-price", "cpu"]), &unread)
         );
     }
     server.stop().await;

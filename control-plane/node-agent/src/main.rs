@@ -11,7 +11,6 @@ use bloc_node_agent::lease::{self, Asker, LeaseFile, Leases};
 use bloc_node_agent::replicas::Target;
 use bloc_node_agent::report;
 use bloc_node_agent::run::{self, Pods, Shared};
-use bloc_node_agent::socket::{self, Directory};
 use bloc_node_agent::source::{self, kubernetes};
 use bloc_node_agent::state::State;
 use bloc_node_agent::{Bytes, Cores, guardian};
@@ -112,11 +111,6 @@ struct Run {
     #[arg(long, value_name = "FILE", requires = "control_plane")]
     token: Option<PathBuf>,
 
-    /// An existing directory for a socket of each pod, where its sidecar may ask for its quotas:
-    /// DIR/NAMESPACE_NAME/self.sock
-    #[arg(long, value_name = "DIR")]
-    sockets: Option<PathBuf>,
-
     #[command(flatten)]
     listen: ListenOptions,
 
@@ -159,7 +153,6 @@ async fn agent(arguments: Run) -> Result<()> {
     arguments.listen.remove_file()?;
     let tree = tree(&arguments.place)?;
     let _lock = guardian::wait_for_lock(&arguments.place.state, "agent.lock").await?;
-    let sockets = arguments.sockets.as_deref().map(sockets).transpose()?;
     let listener = arguments.listen.bind("metrics").await?;
     let capacity = capacity()?;
     tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
@@ -182,10 +175,6 @@ async fn agent(arguments: Run) -> Result<()> {
         let (told, heard, counted) = (shared.tell(), shared.heard(), shared.clone());
         let failed = move |error| counted.count_error("control-plane", error);
         tokio::spawn(report::report(target, node, told, heard, failed))
-    });
-    let sockets = sockets.map(|directory| {
-        let (told, counts, counted) = (shared.tell(), shared.sockets(), shared.clone());
-        tokio::spawn(socket::serve(directory, told, counts, move |error| counted.count_error("socket", error)))
     });
     let server = tokio::spawn(run::serve(listener, shared.clone()));
     let done = match arguments.pods {
@@ -212,16 +201,7 @@ async fn agent(arguments: Run) -> Result<()> {
     server.abort();
     asker.inspect(JoinHandle::abort);
     reporter.inspect(JoinHandle::abort);
-    if let Some(sockets) = sockets {
-        sockets.abort();
-        // They are removed when it has ended.
-        let _ = sockets.await;
-    }
     done
-}
-
-fn sockets(path: &Path) -> Result<Directory> {
-    Directory::open(path).with_context(|| format!("--sockets: {}: no directory that can be opened", path.display()))
 }
 
 /// How long `restore` goes on.

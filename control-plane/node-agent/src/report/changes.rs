@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const ALL: Duration = Duration::from_secs(5);
 
 /// Of what is no longer limited.
-const GONE: Pod = Pod { cores: None, used_seconds: 0.0, managed: None };
+const GONE: Pod = Pod { cores: None, used_seconds: 0.0 };
 
 /// What a replica knows.
 #[derive(Debug, Default)]
@@ -56,7 +56,8 @@ mod tests {
 
     fn cpu(cores: &[(&str, f64)]) -> Cpu {
         let name = |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned() };
-        let pods = cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), ..GONE })).collect();
+        let pods =
+            cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), used_seconds: 1.5 })).collect();
         Cpu { pods, ..Cpu::default() }
     }
 

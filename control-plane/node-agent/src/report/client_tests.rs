@@ -179,7 +179,7 @@ async fn who_hangs_is_asked_again() {
 /// Quotas that change all the time, until `told` is dropped by an abort.
 async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
     for cores in 1.. {
-        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0, managed: Some(true) };
+        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0 };
         told.send_replace(Arc::new(Cpu { pods: [(pod("a"), pod_cpu)].into(), ..Cpu::default() }));
         sleep(Duration::from_millis(10)).await;
     }

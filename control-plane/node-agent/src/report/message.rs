@@ -2,19 +2,9 @@
 
 use crate::agent::status::{self, Status};
 use crate::cores::Cores;
-use crate::pods;
 use bloc_daemon::cpu::{AppCpu, ContainerCpu, CpuMessage, PodCpu, PodName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-impl From<&pods::Pod> for PodName {
-    fn from(pod: &pods::Pod) -> Self {
-        Self { namespace: pod.namespace.clone(), name: pod.name.clone() }
-    }
-}
-
-/// The pods of a node, and whether an application has them.
-pub type Hosts = BTreeMap<PodName, bool>;
 
 /// The CPU of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +14,6 @@ pub struct Pod {
     pub cores: Option<f64>,
     /// What they have used since they were found.
     pub used_seconds: f64,
-    /// Whether the agent has set one of them; none: it is to. The control plane is not told.
-    pub managed: Option<bool>,
 }
 
 impl Pod {
@@ -45,40 +33,20 @@ pub struct Cpu {
     pub apps: Arc<Vec<AppCpu>>,
     /// The pods whose response times are asked for.
     pub asks: Arc<BTreeSet<PodName>>,
-    /// What pods have used in the last second, in cores. The control plane computes that itself.
-    pub used: Arc<BTreeMap<PodName, f64>>,
-    /// The pods that are to come under a limit; none of their quotas is the agent's yet.
-    pub joining: BTreeSet<PodName>,
-    /// The pods of this node; none: not known yet.
-    pub hosts: Option<Arc<Hosts>>,
 }
 
-/// Of these pods, those that are to come under a limit.
-pub fn joining(pods: &[status::PodCpu]) -> BTreeSet<PodName> {
-    let joining = pods.iter().filter(|pod| pod.managed.is_none());
-    joining.map(|pod| PodName { namespace: pod.namespace.clone(), name: pod.name.clone() }).collect()
-}
-
-/// Of these pods, those whose quotas are limited.
-pub fn limited(pods: Vec<status::PodCpu>) -> BTreeMap<PodName, Pod> {
-    let limited = pods.into_iter().filter_map(|status::PodCpu { namespace, name, quota, used, managed }| {
-        let pod = Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64(), managed };
-        Some((PodName { namespace, name }, pod))
-    });
-    limited.collect()
-}
-
-/// What pods have used in the last second, in cores.
-pub fn used(status: &Status) -> BTreeMap<PodName, f64> {
-    let mut used = BTreeMap::new();
-    for (app, cpu) in &status.cpu {
-        let namespace = app.split('/').next().unwrap_or_default();
-        for container in &cpu.containers {
-            let pod = PodName { namespace: namespace.to_owned(), name: container.which.pod.clone() };
-            *used.entry(pod).or_default() += container.used.get();
-        }
+impl Cpu {
+    /// Of these pods.
+    pub fn new(
+        pods: impl Iterator<Item = status::PodCpu>,
+        apps: Arc<Vec<AppCpu>>,
+        asks: Arc<BTreeSet<PodName>>,
+    ) -> Self {
+        let limited = pods.filter_map(|status::PodCpu { namespace, name, quota, used }| {
+            Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
+        });
+        Self { pods: limited.collect(), apps, asks }
     }
-    used
 }
 
 /// The most containers of an application that are told: the page shows fewer.
@@ -137,7 +105,7 @@ mod tests {
     #[test]
     fn each_message_is_about_one_thing() {
         let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
-        let pods = [Pod { cores: Some(0.25), used_seconds: 1.5, managed: Some(true) }.told(&name)];
+        let pods = [Pod { cores: Some(0.25), used_seconds: 1.5 }.told(&name)];
         let app = AppCpu { name: "shop/checkout".to_owned(), limit: 1.0, free: 0.25, ..AppCpu::default() };
         let (apps, asks) = ([app.clone(), app], [name]);
         assert_eq!(about_pods("n1", &pods).collect::<Vec<_>>(), [CpuMessage { pods: pods.to_vec(), ..of("n1") }]);
@@ -151,7 +119,7 @@ mod tests {
     #[test]
     fn the_longest_messages_are_as_long_as_is_allowed() {
         let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
-        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7, managed: Some(true) };
+        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
         let pods = vec![pod.told(&name); 2 * MOST_PODS + 1];
         let asks = vec![name; 2 * MOST_PODS + 1];
         let length = |message| serde_json::to_vec(&message).unwrap().len();

@@ -28,6 +28,6 @@ mod client_tests;
 mod message;
 
 pub use answers::Heard;
-pub use bloc_daemon::cpu::{PodName, differs};
+pub use bloc_daemon::cpu::PodName;
 pub use client::report;
-pub use message::{Cpu, Hosts, Pod, apps, joining, limited, used};
+pub use message::{Cpu, Pod, apps};
