@@ -4,7 +4,7 @@
 mod priorities;
 
 use crate::snapshot::Snapshot;
-use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};
+use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope, crowded};
 use bloc_policy::config::{CapacitySpec, ConfigError, RoutingKind, ServiceSpec, ServicesSpec};
 use bloc_yaml as yaml;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -64,8 +64,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         let map: ConfigMap = match serde_path_to_error::deserialize(document) {
             Ok(map) => map,
             Err(error) => {
-                let (path, reason) = (error.path().to_string(), error.inner().to_string());
-                errors.push(ConfigError::Malformed { path, reason });
+                errors.push(ConfigError::malformed(error.path(), error.inner()));
                 continue;
             }
         };
@@ -100,10 +99,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         let counts = match later {
             None => (created, name),
             Some((refused, counts)) => {
-                let (value, older) = (format!("{own:?}"), &counts.1);
-                let allowed = format!("one ConfigMap per namespace; the older {older:?} counts");
-                let error = ConfigError::OutOfRange { path: "metadata.namespace".to_owned(), value, allowed };
-                errors.push(error.under(&format!("ConfigMap {own}/{refused}")));
+                errors.push(crowded(&own, &counts.1).under(&format!("ConfigMap {own}/{refused}")));
                 counts
             }
         };
@@ -111,7 +107,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
     }
     if checked == 0 && errors.is_empty() {
         let reason = format!("no ConfigMap with the label `{LABEL}: \"true\"` among these manifests");
-        errors.push(ConfigError::Malformed { path: ".".to_owned(), reason });
+        errors.push(ConfigError::malformed(".", reason));
     }
     if !errors.is_empty() {
         return Err(errors);

@@ -25,6 +25,7 @@
 //! | [`page`], [`metrics`] | what operators see |
 //! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
+//! | `bloc-daemon` | what the node agent has, too: options, messages, files, ports |
 
 pub mod check;
 pub mod clock;

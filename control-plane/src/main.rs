@@ -1,6 +1,6 @@
 //! `bloc-control-plane`: reads services from a source and serves them to the proxies.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
 use bloc_control_plane::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
@@ -9,17 +9,14 @@ use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, schema, serve};
+use bloc_daemon::options::{ListenOptions, LogOptions, Source};
+use bloc_daemon::process;
 use clap::{Parser, Subcommand, ValueEnum};
 use kube::Config;
-use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// The default namespace of the control plane.
 const NAMESPACE: &str = "bloc-system";
@@ -27,6 +24,7 @@ const NAMESPACE: &str = "bloc-system";
 /// Hands the parameters and endpoints of services to the proxies, by long poll.
 #[derive(Parser)]
 #[command(version, subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
+#[command(mut_arg("listen", |arg| arg.required(false).default_value("127.0.0.1:7080")))]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -43,13 +41,8 @@ struct Arguments {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
 
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
-    listen: SocketAddr,
-
-    /// Writes ip:port into this file when the server is listening
-    #[arg(long, value_name = "FILE")]
-    address_file: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenOptions,
 
     /// Where to serve GET /metrics, instead of at --listen; port 0 takes a free port
     #[arg(long, value_name = "IP:PORT")]
@@ -81,13 +74,8 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     leases: Option<PathBuf>,
 
-    /// The format of the log on standard error
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-
-    /// What is logged: error, warn, info, debug, or directives such as bloc_control_plane=debug
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    log: EnvFilter,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Subcommand)]
@@ -120,43 +108,10 @@ enum Form {
     Policy,
 }
 
-#[derive(Clone)]
-enum Source {
-    File(PathBuf),
-    Kubernetes,
-}
-
-impl Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "file:{}", path.display()),
-            Self::Kubernetes => f.write_str("kubernetes"),
-        }
-    }
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum IdentityKind {
     None,
     Spiffe,
-}
-
-#[derive(Clone, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            None if text == "kubernetes" => Ok(Self::Kubernetes),
-            _ => Err("expected file:PATH or kubernetes".to_owned()),
-        }
-    }
 }
 
 #[tokio::main]
@@ -185,21 +140,14 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let (Source::Kubernetes, Some(file)) = (&source, &arguments.leases) {
         return Err(anyhow!("--leases {} needs --source file:PATH", file.display()));
     }
-    let log = tracing_subscriber::fmt().with_env_filter(arguments.log).with_writer(std::io::stderr);
-    match arguments.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().init(),
+    arguments.log.start();
+    process::raise_open_files();
+    let address_file = arguments.metrics_address_file;
+    let metrics_listen = arguments.metrics_listen.map(|listen| ListenOptions { listen, address_file });
+    for listen in metrics_listen.iter().chain([&arguments.listen]) {
+        listen.remove_file()?;
     }
-    // Each held poll is an open connection. The usual soft limit of 1,024 open files is too low.
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
-    }
-    // A reader takes the address file as "listening now", so a file left by an earlier run has to
-    // go.
-    for file in arguments.address_file.iter().chain(&arguments.metrics_address_file) {
-        remove(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
-    }
-    let stop = stop_signal()?;
+    let stop = process::stopped()?;
     let metrics = Arc::new(Metrics::default());
     let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
@@ -207,7 +155,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let leases = |store: Arc<dyn LeaseStore>| Some(Leases::new(store, Arc::clone(&metrics)));
     let source = match source {
         Source::File(path) => {
-            let (source, snapshot) = FileSource::open(path).await?;
+            let (source, snapshot) = FileSource::open(path).await.map_err(Error::msg)?;
             if let Some(file) = arguments.leases {
                 serving.leases = leases(Arc::new(FileLeases::open(file)?));
             }
@@ -226,12 +174,11 @@ async fn run(arguments: Arguments) -> Result<()> {
         }
     };
 
-    let metrics_listener = match arguments.metrics_listen {
-        Some(listen) => Some(bind(listen, "metrics", arguments.metrics_address_file.as_deref()).await?),
+    let metrics_listener = match metrics_listen {
+        Some(listen) => Some(listen.bind("metrics").await?),
         None => None,
     };
-    let main = bind(arguments.listen, "all", arguments.address_file.as_deref()).await?;
-    let listeners = Listeners { main, metrics: metrics_listener };
+    let listeners = Listeners { main: arguments.listen.bind("all").await?, metrics: metrics_listener };
     serve(listeners, store, metrics, serving, stop).await;
     source.abort();
     Ok(())
@@ -265,44 +212,7 @@ fn answer(command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Listens, and writes the address to the log and to `file`.
-async fn bind(listen: SocketAddr, served: &str, file: Option<&Path>) -> Result<TcpListener> {
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
-    let address = listener.local_addr()?;
-    tracing::info!(%address, served, "listening");
-    if let Some(file) = file {
-        write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
-    }
-    Ok(listener)
-}
-
 /// A client configured by `KUBECONFIG`, `~/.kube/config` or the pod.
 async fn kubernetes() -> Result<kube::Client> {
     Ok(source::kubernetes::client(Config::infer().await?)?)
-}
-
-/// Completes at SIGTERM or SIGINT.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-fn remove(file: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Writes another file and renames it, so that a reader never sees half an address.
-fn write(file: &Path, address: SocketAddr) -> std::io::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, format!("{address}\n"))?;
-    std::fs::rename(&beside, file)
 }

@@ -14,8 +14,7 @@
 //! | `bloc_proxies_lacking{feature}` | gauge | connected proxies that lack a feature which their services use; only for features that a service in force uses |
 //! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if there are any |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
-//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
-//! | `bloc_cpu_news_total` | counter | answers to polls that were only about CPU: the same as `answer="cpu"` |
+//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu` (only about that), `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
 //! | `bloc_node_agents` | gauge | node agents that were heard of within 15 s |
 //! | `bloc_node_agent_asks` | gauge | pods whose response times agents asked for within 15 s |
 //! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
@@ -44,9 +43,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type Label = [(&'static str, &'static str); 1];
 
 /// All metrics.
@@ -66,7 +62,6 @@ pub struct Metrics {
     proxies_stale: Gauge,
     proxies_lacking: Family<Label, Gauge>,
     proxies_unread: Gauge,
-    cpu_news: Counter,
     node_agents: Gauge,
     node_agent_asks: Gauge,
     agent_messages: Family<Label, Counter>,
@@ -91,7 +86,6 @@ impl Default for Metrics {
             proxies_stale: Gauge::default(),
             proxies_lacking: Family::default(),
             proxies_unread: Gauge::default(),
-            cpu_news: Counter::default(),
             node_agents: Gauge::default(),
             node_agent_asks: Gauge::default(),
             agent_messages: Family::default(),
@@ -127,7 +121,6 @@ impl Default for Metrics {
         );
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
-        r.register("bloc_cpu_news", "Answers to polls that were only about CPU", metrics.cpu_news.clone());
         r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
         r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
@@ -156,9 +149,6 @@ impl Metrics {
 
     /// Counts the end of a poll.
     pub fn count_outcome(&self, outcome: &Outcome) {
-        if matches!(outcome, Outcome::Cpu(_)) {
-            self.cpu_news.inc();
-        }
         self.count_answer(match outcome {
             Outcome::Changed(_) => "changed",
             Outcome::Cpu(_) => "cpu",

@@ -69,7 +69,6 @@ async fn a_held_poll_gets_the_cores_of_its_pod_and_operators_see_them() {
     assert_eq!((&status["apps"], &status["appCount"]), (&json!([app]), &json!(1)));
     let (_, text) = server.get("/metrics").await;
     assert_eq!(metric(&text, "bloc_node_agents"), 1.0);
-    assert_eq!(metric(&text, "bloc_cpu_news_total"), 1.0);
     assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="cpu"}"#), 1.0);
     assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="changed"}"#), 1.0);
     assert_eq!(metric(&text, r#"bloc_node_agent_messages_total{answer="accepted"}"#), 1.0);

@@ -105,7 +105,7 @@ fn of_the_node_agent() -> BTreeSet<String> {
     let app = AppCpu { limit: Cores::ZERO, free: Cores::ZERO, lease: Some(lease), containers: Vec::new() };
     let cpu = BTreeMap::from([("shop/checkout".to_owned(), app)]);
     let status = Status { errors: BTreeMap::from([("read", 1)]), cpu, memory, ..Status::default() };
-    names(&bloc_node_agent::metrics::encode(&status, true, &Default::default()).unwrap())
+    names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
 }
 
 /// The names in a text for Prometheus.
@@ -175,7 +175,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 15);
+    assert_eq!(found.len(), 14);
     let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();
@@ -189,10 +189,9 @@ fn the_documentation_names_the_metrics_about_node_agents() {
     let section = section.split("\n## ").next().unwrap();
     let names = section.split('`').filter(|text| text.starts_with("bloc_"));
     let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
-    let is_about =
-        |name: &String| ["bloc_node_agent", "bloc_cpu", "bloc_lease"].iter().any(|start| name.starts_with(start));
+    let is_about = |name: &String| ["bloc_node_agent", "bloc_lease"].iter().any(|start| name.starts_with(start));
     let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
-    assert_eq!(written.len(), 11);
+    assert_eq!(written.len(), 10);
     assert_eq!(named, written);
 }
 

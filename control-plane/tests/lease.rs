@@ -152,7 +152,7 @@ async fn refuses_bad_messages_with_path_and_value() {
         ("", ".: EOF"),
         ("{}", "missing field `node`"),
         (r#"{"node":"n1","life":1,"apps":[],"more":1}"#, "more: unknown field"),
-        (r#"{"node":"N1","life":1,"apps":[]}"#, "node: \\\"N1\\\" is not allowed; allowed: a to z"),
+        (r#"{"node":"N1","life":1,"apps":[]}"#, "node: \\\"N1\\\" is not allowed; allowed: 1 to 253 of a to z"),
         (
             r#"{"node":"n1","life":1,"apps":[{"name":"a/b","number":1,"part":1000001,"wants":0,"least":0}]}"#,
             "apps[0].part: 1000001 is not allowed; allowed: 0 to 1000000",

@@ -138,7 +138,7 @@ async fn refuses_invalid_load_reports_and_keeps_nothing_of_them() {
     let server = Server::start(TWO).await;
     for (fields, reason) in [
         (r#""inFlight":1,"serviceRate":NaN"#, "load[0].serviceRate: "),
-        (r#""inFlight":1,"serviceRate":-1"#, "load[0].serviceRate: -1 is not allowed; allowed: 0 to 1e12"),
+        (r#""inFlight":1,"serviceRate":-1"#, "load[0].serviceRate: -1 is not allowed; allowed: 0 to 1000000000000"),
         (r#""inFlight":1,"serviceRate":1e13"#, "load[0].serviceRate: 10000000000000 is not allowed"),
         (r#""inFlight":1,"serviceRate":1e999"#, "load[0].serviceRate: "),
         (r#""inFlight":-1"#, "load[0].inFlight: "),

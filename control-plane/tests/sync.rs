@@ -6,6 +6,7 @@ mod common;
 use bloc_control_plane::ReportInterval;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
+use bloc_daemon::server::Limits;
 use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::latency::{Calls, Histogram};
 use bloc_policy::roster::{self, Added};
@@ -134,7 +135,7 @@ async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
         let shown = &overview["proxies"][proxy];
         assert_eq!(
             (&shown["module"], &shown["features"], &shown["unread"]),
-            (&"9.9.9".into(), &json!(["unread", "latency", "bounce-price", "cpu", "node-agent"]), &unread)
+            (&"9.9.9".into(), &json!(["unread", "latency", "bounce-price", "cpu"]), &unread)
         );
     }
     server.stop().await;
@@ -277,7 +278,8 @@ async fn a_change_answers_a_thousand_held_polls() {
 
 #[tokio::test]
 async fn closes_a_connection_that_sends_no_request() {
-    let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
+    let limits = Limits { head_timeout: Duration::from_millis(100), connections: 1, connections_of_one: 1_000 };
+    let serving = Serving { limits, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let address = server.url.strip_prefix("http://").unwrap();
     // Nothing, and the beginning of HTTP/2: the server does not know the version of HTTP yet.
@@ -293,7 +295,8 @@ async fn closes_a_connection_that_sends_no_request() {
 
 #[tokio::test]
 async fn closes_a_connection_whose_head_comes_too_slowly() {
-    let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
+    let limits = Limits { head_timeout: Duration::from_millis(100), connections: 1, connections_of_one: 1_000 };
+    let serving = Serving { limits, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let mut slow = tokio::net::TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nx-slow: ").await.unwrap();

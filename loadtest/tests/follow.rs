@@ -95,39 +95,9 @@ async fn without_news_of_the_cpu_the_capacity_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_agent_says_at_its_socket_counts_until_it_has_been_gone_for_20_seconds() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut stand = start(Way::Socket, 2, directory.path()).await;
-    let mut clients = busy(&stand);
-    follows(&stand, CORES).await;
-    stand.limit(CORES / 2.0).unwrap();
-    follows(&stand, CORES / 2.0).await;
-
-    stand.kill_agent();
-    stand.quota(|quota| is(CORES, quota)).await.unwrap();
-    // Less than 20 s.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let held = stand.capacity().await.unwrap();
-    assert!(is(CORES / 2.0 * PER_CORE, held as f64), "{held}");
-    stand.capacity_is(|capacity| capacity == UNKNOWN).await.unwrap();
-    assert!(clients.try_join_next().is_none(), "a request was not answered");
-    clients.shutdown().await;
-
-    stand.start_agent(CORES).await.unwrap();
-    let mut clients = busy(&stand);
-    follows(&stand, CORES).await;
-    stand.limit(CORES / 2.0).unwrap();
-    follows(&stand, CORES / 2.0).await;
-    stand.check().unwrap();
-    assert!(clients.try_join_next().is_none(), "a request was not answered");
-    clients.shutdown().await;
-    stand.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_hangs_is_gone_for_its_sidecar() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stand = start(Way::Socket, 1, directory.path()).await;
+    let mut stand = start(Way::Told, 2, directory.path()).await;
     let mut clients = busy(&stand);
     follows(&stand, CORES).await;
     stand.limit(CORES / 2.0).unwrap();

@@ -145,18 +145,18 @@ fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
 fn the_rounds_have_sidecars_that_follow_with_their_delays_and_claims() {
     let target = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new(LAB)).unwrap();
-    let mut command = quota("equal,follow-delay-socket", "500ms", target.path());
+    let mut command = quota("equal,follow-delay-told", "500ms", target.path());
     let command = command.env("ENVOY", tools.envoy).env("BLOC_WASM", tools.module);
     let (code, errors) = run(command.args(["--changes", "2"]));
     // The claim about a delay is an aim.
     assert_eq!(code, Some(0), "{errors}");
     let measured = figures(target.path());
-    assert_eq!(names(&measured), ["equal", "follow-delay-socket"]);
+    assert_eq!(names(&measured), ["equal", "follow-delay-told"]);
     let figures: Vec<&str> = measured[1]["turns"][0].as_object().unwrap().keys().map(String::as_str).collect();
     let all = ["doubled_most", "doubled_p50", "doubled_p90", "halved_most", "halved_p50", "halved_p90"];
     assert_eq!(figures.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(all));
     let page = fs::read_to_string(target.path().join("out/report.html")).unwrap();
-    assert!(page.contains("follow-delay-socket") && page.matches("<svg").count() == 1);
+    assert!(page.contains("follow-delay-told") && page.matches("<svg").count() == 1);
 }
 
 #[test]

@@ -84,7 +84,7 @@ mod steady;
 pub use divide::{Need, divide};
 pub use grantor::{Grantor, HEARS, LIVE, NEW};
 pub use holder::{Holder, Lease};
-pub use message::{Ask, Asks, Told, Tolds};
+pub use message::{Ask, Asks, LEASE_PATH, Told, Tolds};
 pub use part::Part;
 pub use record::{Entry, MOST_BYTES, MOST_COUNT, MOST_NODES, Record};
 

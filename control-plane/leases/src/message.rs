@@ -3,6 +3,9 @@
 use crate::part::Part;
 use serde::{Deserialize, Serialize};
 
+/// The path of these messages.
+pub const LEASE_PATH: &str = "/v1/lease";
+
 /// What an agent says of one application. One that it has left holds, wants and keeps nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

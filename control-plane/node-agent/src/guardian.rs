@@ -21,6 +21,7 @@ use crate::agent::STEP;
 use crate::cgroup::Tree;
 use crate::state::State;
 use anyhow::{Context, Result, bail};
+use bloc_daemon::process;
 use nix::fcntl::{Flock, FlockArg};
 use std::ffi::OsString;
 use std::fs::File;
@@ -29,7 +30,6 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 /// After such a silence the agent counts as hung.
@@ -76,8 +76,8 @@ pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> 
 /// # Errors
 /// The agent did not end as it was told. Its groups are released.
 pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<()> {
-    // First: the first process of a container has no default for them.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // First: until then, the first process of a container ignores signals.
+    let stopped = process::stopped()?;
     let _lock = wait_for_lock(state, "guardian.lock").await?;
     // An agent without its guardian may be ending.
     let agents = wait_for_lock(state, "agent.lock").await?;
@@ -98,8 +98,7 @@ pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<
     let mut output = agent.stdout.take().context("the agent has no output")?;
     let mut input = agent.stdin.take().context("the agent has no input")?;
     let ended = tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        () = stopped => Ok(()),
         why = silence(&mut output) => Err(why),
     };
     let problem = match ended {

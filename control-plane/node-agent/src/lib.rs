@@ -17,10 +17,10 @@
 //! | [`config`], [`source`], [`pods`] | what operator and Kubernetes say |
 //! | [`metrics`] | what the operator sees |
 //! | [`report`] | what the control plane is told |
-//! | [`socket`] | what sidecars are told that ask the agent itself |
 //! | [`lease`] | the parts of limits over nodes, which the control plane leases |
-//! | [`replicas`] | where the control plane is |
+//! | [`replicas`] | where the control plane is, and how it is told something |
 //! | [`cores`], [`bytes`] | the units |
+//! | `bloc-daemon` | what the control plane has, too: options, messages, files, ports |
 
 pub mod agent;
 pub mod bytes;
@@ -39,7 +39,6 @@ pub mod replicas;
 pub mod report;
 pub mod run;
 pub mod setting;
-pub mod socket;
 pub mod source;
 pub mod state;
 

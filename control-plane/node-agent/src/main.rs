@@ -1,6 +1,9 @@
 //! `bloc-node-agent`: moves CPU and memory between the containers of an application.
 
 use anyhow::{Context, Result, anyhow, bail};
+use bloc_daemon::options::{ListenOptions, LogOptions, Source};
+use bloc_daemon::process::raise_open_files;
+use bloc_daemon::watched::Watched;
 use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;
 use bloc_node_agent::config::Config;
@@ -8,25 +11,19 @@ use bloc_node_agent::lease::{self, Asker, LeaseFile, Leases};
 use bloc_node_agent::replicas::Target;
 use bloc_node_agent::report;
 use bloc_node_agent::run::{self, Pods, Shared};
-use bloc_node_agent::socket::{self, Directory};
-use bloc_node_agent::source::{self, Watched, kubernetes};
+use bloc_node_agent::source::{self, kubernetes};
 use bloc_node_agent::state::State;
 use bloc_node_agent::{Bytes, Cores, guardian};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use kube::Client;
 use nix::unistd::{SysconfVar, sysconf};
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
 /// Moves CPU and memory between the containers of an application, under one limit.
 #[derive(Parser)]
@@ -74,6 +71,10 @@ struct Place {
 }
 
 #[derive(Args)]
+#[command(mut_arg("listen", |arg| {
+    let help = "Where to serve GET /metrics and /healthz; port 0 takes a free one";
+    arg.required(false).default_value("127.0.0.1:7082").help(help)
+}))]
 struct Run {
     #[command(flatten)]
     place: Place,
@@ -110,50 +111,11 @@ struct Run {
     #[arg(long, value_name = "FILE", requires = "control_plane")]
     token: Option<PathBuf>,
 
-    /// An existing directory for a socket of each pod, where its sidecar may ask for its quotas:
-    /// DIR/NAMESPACE_NAME/self.sock
-    #[arg(long, value_name = "DIR")]
-    sockets: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenOptions,
 
-    /// Where to serve GET /metrics and /healthz; port 0 takes a free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7082")]
-    listen: SocketAddr,
-
-    /// Writes ip:port into this file when the server is listening
-    #[arg(long, value_name = "FILE")]
-    address_file: Option<PathBuf>,
-
-    /// The format of the log on standard error
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-
-    /// What is logged: error, warn, info, debug, or directives such as bloc_node_agent=debug
-    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = filter)]
-    log: String,
-}
-
-#[derive(Clone)]
-enum Source {
-    File(PathBuf),
-    Kubernetes,
-}
-
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            None if text == "kubernetes" => Ok(Self::Kubernetes),
-            _ => Err("expected file:PATH or kubernetes".to_owned()),
-        }
-    }
-}
-
-#[derive(Clone, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -175,7 +137,7 @@ async fn main() -> ExitCode {
 }
 
 async fn guard(arguments: &Run) -> Result<()> {
-    log(arguments);
+    arguments.log.start();
     let tree = tree(&arguments.place)?;
     let mut agents: Vec<OsString> = std::env::args_os().skip(1).collect();
     match agents.first_mut() {
@@ -186,15 +148,12 @@ async fn guard(arguments: &Run) -> Result<()> {
 }
 
 async fn agent(arguments: Run) -> Result<()> {
-    log(&arguments);
-    // Two files for each container.
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
-    }
+    arguments.log.start();
+    raise_open_files();
+    arguments.listen.remove_file()?;
     let tree = tree(&arguments.place)?;
     let _lock = guardian::wait_for_lock(&arguments.place.state, "agent.lock").await?;
-    let sockets = arguments.sockets.as_deref().map(sockets).transpose()?;
-    let listener = listen(arguments.listen, arguments.address_file.as_deref()).await?;
+    let listener = arguments.listen.bind("metrics").await?;
     let capacity = capacity()?;
     tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
     let state = State::open(&arguments.place.state)?;
@@ -216,10 +175,6 @@ async fn agent(arguments: Run) -> Result<()> {
         let (told, heard, counted) = (shared.tell(), shared.heard(), shared.clone());
         let failed = move |error| counted.count_error("control-plane", error);
         tokio::spawn(report::report(target, node, told, heard, failed))
-    });
-    let sockets = sockets.map(|directory| {
-        let (told, counts, counted) = (shared.tell(), shared.sockets(), shared.clone());
-        tokio::spawn(socket::serve(directory, told, counts, move |error| counted.count_error("socket", error)))
     });
     let server = tokio::spawn(run::serve(listener, shared.clone()));
     let done = match arguments.pods {
@@ -246,35 +201,14 @@ async fn agent(arguments: Run) -> Result<()> {
     server.abort();
     asker.inspect(JoinHandle::abort);
     reporter.inspect(JoinHandle::abort);
-    if let Some(sockets) = sockets {
-        sockets.abort();
-        // They are removed when it has ended.
-        let _ = sockets.await;
-    }
     done
-}
-
-fn sockets(path: &Path) -> Result<Directory> {
-    Directory::open(path).with_context(|| format!("--sockets: {}: no directory that can be opened", path.display()))
-}
-
-fn filter(text: &str) -> Result<String, ParseError> {
-    EnvFilter::try_new(text).map(|_| text.to_owned())
-}
-
-fn log(arguments: &Run) {
-    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&arguments.log)).with_writer(std::io::stderr);
-    match arguments.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().init(),
-    }
 }
 
 /// How long `restore` goes on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn restore(place: &Place) -> Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    LogOptions::default().start();
     let tree = tree(place)?;
     let _locks = (guardian::lock(&place.state, "guardian.lock")?, guardian::lock(&place.state, "agent.lock")?);
     let mut state = State::open(&place.state)?;
@@ -306,21 +240,6 @@ fn capacity() -> Result<Capacity> {
     let pages = value(SysconfVar::_PHYS_PAGES)?.zip(value(SysconfVar::PAGE_SIZE)?);
     let bytes = pages.and_then(|(pages, size)| u64::try_from(pages.checked_mul(size)?).ok());
     Ok(Capacity { cores, memory: Bytes::new(bytes.context("the size of the memory is not known")?) })
-}
-
-/// Listens, and writes the address to the log and to `file`.
-async fn listen(address: SocketAddr, file: Option<&Path>) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr()?;
-    tracing::info!(%address, "listening");
-    if let Some(file) = file {
-        let mut beside = file.as_os_str().to_owned();
-        beside.push(".new");
-        std::fs::write(&beside, format!("{address}\n"))
-            .and_then(|()| std::fs::rename(&beside, file))
-            .with_context(|| format!("{}: cannot be written", file.display()))?;
-    }
-    Ok(listener)
 }
 
 #[cfg(test)]

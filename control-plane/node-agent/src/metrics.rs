@@ -32,16 +32,13 @@
 //! | `bloc_node_config_ok` | gauge | 0 if the configuration is refused; the last good one stays in force |
 //! | `bloc_node_steps_total` | counter | steps of 100 ms |
 //! | `bloc_node_writes_total` | counter | quotas, limits and shares written |
-//! | `bloc_node_sockets` | gauge | sockets at which sidecars may ask; 0 without `--sockets` |
-//! | `bloc_node_socket_answers_total` | counter | questions of sidecars that were answered with what is known |
 //! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
 //! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
-//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals and of what is held of limits over nodes; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told; `lease`, it does not say what this node holds; `socket`, a socket or its directory cannot be made or removed |
+//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals and of what is held of limits over nodes; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told; `lease`, it does not say what this node holds |
 
 use crate::agent::status::{AppCpu, ContainerCpu, ContainerMemory, ContainerQos, Status, Which};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
-use crate::socket::Counts;
 use bloc_leases::Part;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -50,9 +47,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-
-/// The content type of [`encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -63,7 +57,7 @@ type Figure<C, V> = (&'static str, &'static str, fn(&C) -> V);
 ///
 /// # Errors
 /// If formatting fails, which does not happen with a string.
-pub fn encode(status: &Status, config_ok: bool, sockets: &Counts) -> Result<String, fmt::Error> {
+pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let cpu: Vec<(Labels, &ContainerCpu)> = status
         .cpu
@@ -138,19 +132,16 @@ pub fn encode(status: &Status, config_ok: bool, sockets: &Counts) -> Result<Stri
             ("bloc_node_memory_refused_grants", "Nobody had what a container lacks", |of| of.refused_grants),
         ],
     );
-    let whole = |registry: &mut Registry, name, help, value: i64| {
+    let whole = |registry: &mut Registry, name, help, value: bool| {
         let gauge: Gauge = Gauge::default();
-        gauge.set(value);
+        gauge.set(value.into());
         registry.register(name, help, gauge);
     };
-    whole(&mut registry, "bloc_node_enforcing", "1 if quotas and limits are written", status.enforcing.into());
-    whole(&mut registry, "bloc_node_config_ok", "0 if the configuration is refused", config_ok.into());
-    let open = i64::try_from(sockets.open()).unwrap_or(i64::MAX);
-    whole(&mut registry, "bloc_node_sockets", "Sockets at which sidecars may ask", open);
+    whole(&mut registry, "bloc_node_enforcing", "1 if quotas and limits are written", status.enforcing);
+    whole(&mut registry, "bloc_node_config_ok", "0 if the configuration is refused", config_ok);
     for (name, help, count) in [
         ("bloc_node_steps", "Steps of 100 ms", status.steps),
         ("bloc_node_writes", "Quotas, limits and shares written", status.writes),
-        ("bloc_node_socket_answers", "Questions of sidecars that were answered", sockets.answers()),
     ] {
         let counter: Counter = Counter::default();
         counter.inc_by(count);
@@ -285,7 +276,7 @@ mod tests {
             writes: 3,
             errors: BTreeMap::from([("read", 2)]),
         };
-        let text = encode(&status, false, &Counts::of(2, 11)).unwrap();
+        let text = encode(&status, false).unwrap();
         let of = r#"{app="shop/checkout",pod="checkout-0",container="app"}"#;
         let b = of.replace("checkout-0", "b");
         for line in [
@@ -323,8 +314,6 @@ mod tests {
             "bloc_node_config_ok 0".to_owned(),
             "bloc_node_steps_total 7".to_owned(),
             "bloc_node_writes_total 3".to_owned(),
-            "bloc_node_sockets 2".to_owned(),
-            "bloc_node_socket_answers_total 11".to_owned(),
             r#"bloc_node_errors_total{kind="read"} 2"#.to_owned(),
             format!("bloc_node_foreign_writes_total{of} 4"),
             "# EOF".to_owned(),

@@ -15,6 +15,7 @@
 
 use crate::cgroup::{GroupError, Tree};
 use crate::setting::Setting;
+use bloc_daemon::file::replace;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -208,10 +209,9 @@ impl<S: Setting> Originals<S> {
         }
         let text = serde_json::to_vec_pretty(&Contents { boot: self.boot.clone(), groups })
             .map_err(|error| failed(error.into()))?;
-        let new = self.path.with_extension("json.new");
         // Not synchronised: the groups do not outlive the kernel, and a slow disk must not stop a
         // step.
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path)).map_err(failed)?;
+        replace(&self.path, &text).map_err(failed)?;
         self.changed = false;
         Ok(())
     }

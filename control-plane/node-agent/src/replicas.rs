@@ -1,8 +1,12 @@
-//! The replicas of the control plane.
+//! The replicas of the control plane, and how they are told something.
 
-use reqwest::Response;
+use reqwest::redirect::Policy;
+use reqwest::{RequestBuilder, StatusCode};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
@@ -11,6 +15,14 @@ use tokio::time::timeout;
 const RESOLVE: Duration = Duration::from_secs(5);
 /// How long that may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an answer may take: a replica that hangs must not delay the next message to it.
+const ANSWER: Duration = Duration::from_millis(800);
+/// How long a replica is left alone that hangs.
+const HANGS: Duration = Duration::from_secs(3);
+/// How long one is left alone after another failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How much of a refusal is logged, in bytes.
+const MOST_TEXT: usize = 300;
 /// The most bytes of an answer: more than 1,000 pods or applications take.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -64,7 +76,7 @@ impl Replicas {
         if self.resolved.is_some_and(|at| at.elapsed() < RESOLVE) {
             return Ok(false);
         }
-        let authority = &self.target.authority;
+        let authority = self.target.authority();
         let found = timeout(TIMEOUT, lookup_host(authority)).await;
         self.resolved = Some(Instant::now());
         match found {
@@ -85,35 +97,81 @@ impl Replicas {
     }
 }
 
-/// Why there is no body.
+/// Sends messages to replicas, and knows who has failed.
 #[derive(Debug)]
-pub struct BodyError {
-    text: String,
-    /// Whether it did not arrive in time.
-    pub hangs: bool,
+pub struct Client {
+    http: reqwest::Client,
+    target: Target,
+    /// Who has failed is left alone until then.
+    pauses: Mutex<BTreeMap<SocketAddr, Instant>>,
 }
 
-impl From<BodyError> for String {
-    fn from(error: BodyError) -> Self {
-        error.text
+impl Client {
+    /// To the replicas of this target.
+    ///
+    /// # Errors
+    /// The system lacks what HTTP needs.
+    pub fn new(target: Target) -> Result<Self, String> {
+        let http = reqwest::Client::builder().timeout(ANSWER).no_proxy().redirect(Policy::none()).build();
+        Ok(Self { http: http.map_err(|error| error.to_string())?, target, pauses: Mutex::default() })
+    }
+
+    /// Whether a replica is to be left alone: for 3 s if it hangs, as it must not delay what others
+    /// hear, and for 1 s after another failure.
+    pub fn rests(&self, address: SocketAddr) -> bool {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        pauses.retain(|_, until| Instant::now() < *until);
+        pauses.contains_key(&address)
+    }
+
+    /// Sends a message, also to a replica that is to be left alone. Returns what it answers; none:
+    /// nothing.
+    ///
+    /// # Errors
+    /// It refuses the message, or no answer arrives within 800 ms.
+    pub async fn post(
+        &self,
+        address: SocketAddr,
+        path: &str,
+        token: Option<&str>,
+        message: &impl Serialize,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let mut request = self.http.post(format!("http://{address}{path}")).header("host", self.target.authority());
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let (pause, error) = match exchange(request.json(message)).await {
+            Ok((StatusCode::OK, body)) => return Ok(Some(body)),
+            Ok((status, _)) if status.is_success() => return Ok(None),
+            Ok((status, body)) => {
+                let why = String::from_utf8_lossy(&body[..body.len().min(MOST_TEXT)]);
+                (PAUSE, format!("{status}: {}", why.trim()))
+            }
+            Err(Unread::Failed(error)) if error.is_timeout() => (HANGS, "no answer in time".to_owned()),
+            Err(Unread::Failed(error)) => (PAUSE, error.to_string()),
+            Err(Unread::TooLong) => (PAUSE, format!("an answer of more than {MOST_BYTES} bytes")),
+        };
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).insert(address, Instant::now() + pause);
+        Err(format!("{address}: {error}"))
     }
 }
 
-/// The body of an answer.
-///
-/// # Errors
-/// It is too long, or does not arrive.
-pub async fn body(address: SocketAddr, mut response: Response) -> Result<Vec<u8>, BodyError> {
-    let failed = |error: reqwest::Error| BodyError { text: format!("{address}: {error}"), hangs: error.is_timeout() };
+enum Unread {
+    Failed(reqwest::Error),
+    TooLong,
+}
+
+/// Sends a request, and reads the answer.
+async fn exchange(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), Unread> {
+    let mut response = request.send().await.map_err(Unread::Failed)?;
     let mut body = Vec::new();
-    while let Some(part) = response.chunk().await.map_err(failed)? {
+    while let Some(part) = response.chunk().await.map_err(Unread::Failed)? {
         if body.len() + part.len() > MOST_BYTES {
-            let text = format!("{address}: an answer of more than {MOST_BYTES} bytes");
-            return Err(BodyError { text, hangs: false });
+            return Err(Unread::TooLong);
         }
         body.extend_from_slice(&part);
     }
-    Ok(body)
+    Ok((response.status(), body))
 }
 
 #[cfg(test)]

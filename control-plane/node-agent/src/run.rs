@@ -6,16 +6,15 @@ use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
 use crate::pods::Pod;
-use crate::report::{self, App, Cpu, Heard};
-use crate::socket;
-use crate::source::Watched;
+use crate::report::{self, Cpu, Heard};
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use bloc_policy::config::ConfigError;
+use bloc_daemon::server::{Limits, Port, scraped};
+use bloc_daemon::watched::Watched;
 use std::future::Future;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +35,7 @@ const GIVES_BACK: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub enum Pods {
     /// A file.
-    File(Watched<Vec<Pod>, ConfigError>),
+    File(Watched<Vec<Pod>>),
     /// Something that tells them; what it has at first does not count.
     Told {
         /// The pods.
@@ -61,12 +60,10 @@ pub struct Shared {
     stop: Arc<AtomicBool>,
     /// Errors of a source, by kind, that the thread has not counted yet.
     errors: Arc<Mutex<Vec<(&'static str, String)>>>,
-    /// What the control plane and sidecars are told, if there is who tells them.
+    /// What the control plane is told, if there is one.
     told: Option<watch::Sender<Arc<Cpu>>>,
     /// What the control plane has said that pods answered, which the thread has not counted yet.
     heard: Heard,
-    /// What is counted of the sockets.
-    sockets: Arc<socket::Counts>,
 }
 
 impl Default for Shared {
@@ -78,20 +75,16 @@ impl Default for Shared {
             errors: Arc::default(),
             told: None,
             heard: Heard::default(),
-            sockets: Arc::default(),
         }
     }
 }
 
 impl Shared {
-    /// What the control plane and sidecars are to be told from now on.
+    /// What the control plane is to be told from now on.
     pub fn tell(&mut self) -> watch::Receiver<Arc<Cpu>> {
-        self.told.get_or_insert_with(watch::Sender::default).subscribe()
-    }
-
-    /// Where the sockets are counted.
-    pub fn sockets(&self) -> Arc<socket::Counts> {
-        Arc::clone(&self.sockets)
+        let (sender, told) = watch::channel(Arc::default());
+        self.told = Some(sender);
+        told
     }
 
     /// Where answers of pods are to be added.
@@ -111,7 +104,7 @@ impl Shared {
 /// The thread cannot be started, or has panicked.
 pub async fn run(
     agent: Agent,
-    config: Watched<Config, ConfigError>,
+    config: Watched<Config>,
     pods: Pods,
     shared: Shared,
     leaves: impl Future<Output = bool>,
@@ -177,15 +170,14 @@ async fn stopped() -> bool {
 /// The steps, until it shall stop, or cannot go on.
 fn steps(
     mut agent: Agent,
-    mut config: Watched<Config, ConfigError>,
+    mut config: Watched<Config>,
     mut pods: Pods,
     shared: &Shared,
 ) -> (Agent, Option<&'static str>) {
     let began = Instant::now();
     let (mut next, mut config_ok) = (began, true);
     let mut configured = false;
-    // What is told of the last second.
-    let mut last = Cpu::default();
+    let (mut apps, mut asks) = (Arc::default(), Arc::default());
     while !shared.stop.load(Ordering::Acquire) {
         let now = began.elapsed();
         if agent.is_due() {
@@ -226,17 +218,13 @@ fn steps(
         if agent.is_due() {
             let status = agent.status();
             if shared.told.is_some() {
-                last.apps = Arc::new(App::all(&status));
-                last.asks = Arc::new(agent.asks());
-                last.used = Arc::new(report::used(&status));
+                (apps, asks) = (Arc::new(report::apps(&status)), Arc::new(agent.asks()));
             }
             let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
             *shown = Shown { status, config_ok, stepped: Instant::now() };
         }
         if let Some(told) = &shared.told {
-            let pods: Vec<_> = agent.pods().collect();
-            let (joining, hosts) = (report::joining(&pods), agent.hosts());
-            told.send_replace(Arc::new(Cpu { pods: report::limited(pods), joining, hosts, ..last.clone() }));
+            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps), Arc::clone(&asks))));
         }
         next += STEP;
         let now = Instant::now();
@@ -275,14 +263,11 @@ fn read_pods(agent: &mut Agent, pods: &mut Pods) -> bool {
     true
 }
 
-/// Serves `GET /metrics` and `GET /healthz`.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(listener: TcpListener, shared: Shared) -> Result<()> {
+/// Serves `GET /metrics` and `GET /healthz`; does not end.
+pub async fn serve(listener: TcpListener, shared: Shared) {
     let router =
         Router::new().route("/metrics", get(show_metrics)).route("/healthz", get(show_health)).with_state(shared);
-    axum::serve(listener, router).await.context("the server has ended")
+    Port::new(listener, router, Limits::SCRAPERS).serve().await;
 }
 
 async fn show_metrics(State(shared): State<Shared>) -> Response {
@@ -290,10 +275,7 @@ async fn show_metrics(State(shared): State<Shared>) -> Response {
         let shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.status.clone(), shown.config_ok)
     };
-    match metrics::encode(&status, config_ok, &shared.sockets) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    scraped(metrics::encode(&status, config_ok))
 }
 
 async fn show_health(State(shared): State<Shared>) -> Response {

@@ -7,9 +7,9 @@
 //! A pod that nobody asks for within [`SILENT_AFTER`](super::SILENT_AFTER) is forgotten. The next
 //! question begins at 0.
 
-use super::message::{PodName, is_silent};
+use super::silence::is_silent;
+use bloc_daemon::cpu::{PodAnswers, PodName};
 use bloc_policy::sync::ServiceLoad;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -26,18 +26,6 @@ struct Asked {
     at: Instant,
     count: u64,
     micros: u64,
-}
-
-/// What a pod has answered since this replica was first asked for it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PodAnswers {
-    /// The pod.
-    #[serde(flatten)]
-    pub pod: PodName,
-    /// How many requests.
-    pub count: u64,
-    /// The sum of the times from their arrival at the server to the response.
-    pub seconds: f64,
 }
 
 impl Asked {

@@ -3,7 +3,7 @@
 //! A new container under the same name, or a counter that jumps, is no use. So the history begins
 //! anew when the CPU time falls, or grows faster than [`MOST_GROWTH`] times the quota.
 
-use super::message::MOST_CORES;
+use bloc_daemon::cpu::MOST_CORES;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,4 +1,4 @@
-//! What node agents say of the CPU of pods and applications (`POST /v1/cpu`), and what that means
+//! What node agents say of the CPU of pods and applications ([`CpuMessage`]), and what that means
 //! for the proxy of a pod.
 //!
 //! The agents decide on quotas, `bloc-policy` on what a server does with them. This module only
@@ -16,11 +16,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `message` | what an agent sends, checked |
 //! | `table` | all pods, applications and agents, within [`MOST_BYTES`] |
 //! | `history`, `cost` | the CPU time and quotas of a pod over time; CPU time per request |
 //! | `news` | when a proxy is told |
 //! | `asked` | the response times of pods that agents ask for |
+//! | `silence` | when something is not known any more |
 //! | `view` | what operators see |
 
 mod asked;
@@ -28,15 +28,16 @@ mod asked;
 mod asked_tests;
 mod cost;
 mod history;
-mod message;
 mod news;
+mod silence;
 mod table;
 #[cfg(test)]
 mod table_tests;
 mod view;
 
-pub use asked::{ASKED_EVERY, PodAnswers};
-pub use message::{AppCpu, CPU_PATH, ContainerCpu, CpuMessage, PodCpu, PodName, SILENT_AFTER};
-pub use news::{GAP, differs, pod_of};
+pub use asked::ASKED_EVERY;
+pub use bloc_daemon::cpu::{CpuMessage, differs};
+pub use news::{GAP, pod_of};
+pub use silence::SILENT_AFTER;
 pub use table::{Cpus, Known, MOST_BYTES};
 pub use view::{AppView, ContainerView};

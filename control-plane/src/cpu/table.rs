@@ -2,12 +2,13 @@
 //!
 //! Cost: a step in a map for each pod of a message, and a pass over everything once a second.
 
-use super::asked::{Asks, PodAnswers, asked_bytes};
+use super::asked::{Asks, asked_bytes};
 use super::cost::{Cost, MOST_WAITING};
 use super::history::{History, MOST_SAMPLES};
-use super::message::{AppCpu, CpuMessage, MOST_CORES, PodCpu, PodName, SILENT_AFTER, is_silent};
+use super::silence::{SILENT_AFTER, is_silent};
 use super::view::AppView;
 use crate::load::ReportInterval;
+use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodAnswers, PodCpu, PodName};
 use bloc_policy::sync::{ServerCpu, ServiceLoad};
 use std::collections::BTreeMap;
 use std::time::Duration;

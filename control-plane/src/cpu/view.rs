@@ -1,6 +1,6 @@
 //! What operators see of the CPU of applications.
 
-use super::message::{AppCpu, ContainerCpu};
+use bloc_daemon::cpu::{AppCpu, ContainerCpu};
 use serde::Serialize;
 
 /// The most containers that are shown of an application on a node.

@@ -4,7 +4,7 @@
 
 use super::identity::{Identity, Peer};
 use axum::http::HeaderMap;
-use std::net::{IpAddr, Ipv6Addr};
+use bloc_daemon::server::network;
 use std::sync::Arc;
 
 /// The caller of a request.
@@ -15,31 +15,9 @@ pub fn of(identity: &Identity, headers: &HeaderMap, peer: Option<Peer>) -> Arc<s
     }
 }
 
-/// The address that stands for all addresses of one sender.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            let host = u128::from(u64::MAX);
-            Ipv6Addr::from_bits(v6.to_bits() & !host).into()
-        }
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reduces_an_ipv6_address_to_its_64_bit_prefix() {
-        let of = |text: &str| network(text.parse().unwrap()).to_string();
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(of("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
-        assert_eq!(
-            (of("10.0.0.1"), of("::ffff:10.0.0.1"), of("::1")),
-            ("10.0.0.1".into(), "10.0.0.1".into(), "::1".into())
-        );
-    }
 
     #[test]
     fn knows_a_caller_without_a_proved_spiffe_id_by_its_address() {

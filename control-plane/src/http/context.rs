@@ -1,7 +1,6 @@
 //! What all handlers need: shared state and error responses.
 
 use super::identity::{Identity, NodeAgent};
-use super::no_room::Named;
 use super::transit::Transit;
 use crate::leases::{Leases, Tokens};
 use crate::metrics::Metrics;
@@ -9,6 +8,7 @@ use crate::store::Store;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::throttle::Throttle;
 use std::sync::Arc;
 
 /// What the handlers share.
@@ -25,8 +25,8 @@ pub struct Context {
     pub leases: Option<Leases>,
     /// Bodies and responses in transit.
     pub transit: Transit,
-    /// Callers that the log has named lately for lack of room.
-    pub named: Arc<Named>,
+    /// Whether the log names a caller, with what it is named for.
+    pub named: Arc<Throttle>,
 }
 
 /// The longest error message, in characters. It may contain text of the caller.

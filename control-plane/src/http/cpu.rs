@@ -1,6 +1,6 @@
 //! `POST /v1/cpu` of node agents, with a [`CpuMessage`] as body. Answers:
 //!
-//! - 204: it is known now. 200 with an [`Answer`] if it asks for response times.
+//! - 204: it is known now. 200 with a [`CpuAnswer`] if it asks for response times.
 //! - 400 for a body that is no such message, with path and value; 401 and 403 for a caller who is
 //!   not the node agent, 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //! - 503 if there is no room for the body, or for all of what it says; what did fit is known.
@@ -9,29 +9,20 @@ use super::bodies::{self, Unread};
 use super::caller;
 use super::context::{Context, refusal};
 use super::identity::Peer;
-use crate::cpu::{CpuMessage, PodAnswers};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use bloc_daemon::cpu::{CpuAnswer, CpuMessage};
 use std::sync::Arc;
 use tokio::time::Instant;
-
-/// What the pods that a message asks for have answered.
-#[derive(Debug, Serialize)]
-struct Answer<'a> {
-    /// The name of this replica, another one after each start.
-    replica: &'a str,
-    answers: Vec<PodAnswers>,
-}
 
 pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let caller = caller::of(&context.identity, request.headers(), peer);
     let read = read(&context, request, &caller).await;
     let log = |error: &str| {
-        if context.named.is_due(&format!("{caller}: {error}").into(), Instant::now()) {
+        if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
             tracing::warn!(%caller, error, "a node agent's message is refused");
         }
     };
@@ -45,7 +36,7 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
             if answers.is_empty() {
                 return StatusCode::NO_CONTENT.into_response();
             }
-            Json(Answer { replica: context.store.replica(), answers }).into_response()
+            Json(CpuAnswer { replica: context.store.replica().to_owned(), answers }).into_response()
         }
         Err(Unread::NoRoom) => {
             context.metrics.count_agent_message("no_room");

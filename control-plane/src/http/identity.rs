@@ -20,9 +20,11 @@
 //! the certificate that it was first used with, for as long as the proxy is remembered.
 
 use axum::http::{HeaderMap, StatusCode};
+use bloc_daemon::ranges::{is_label, is_name, refused};
+pub use bloc_daemon::server::Peer;
+use bloc_policy::config::ConfigError;
 use bloc_policy::sync::SyncRequest;
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -45,14 +47,15 @@ pub enum Identity {
 pub struct TrustDomain(Arc<str>);
 
 impl FromStr for TrustDomain {
-    type Err = String;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
         if (1..=255).contains(&text.len()) && text.chars().all(allowed) {
             return Ok(Self(text.into()));
         }
-        Err(format!("{text:?} is not allowed; allowed: 1 to 255 of a to z, 0 to 9, '.', '-' and '_', as cluster.local"))
+        let allowed = "1 to 255 of a to z, 0 to 9, '.', '-' and '_', as cluster.local";
+        Err(refused("trust domain", format!("{text:?}"), allowed))
     }
 }
 
@@ -73,14 +76,12 @@ impl Default for NodeAgent {
 }
 
 impl FromStr for NodeAgent {
-    type Err = String;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let name =
-            |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text.split('/').collect::<Vec<_>>()[..] {
-            ["ns", namespace, "sa", account] if name(namespace) && name(account) => Ok(Self(text.into())),
-            _ => Err(format!("{text:?} is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT")),
+            ["ns", namespace, "sa", account] if is_label(namespace) && is_name(account) => Ok(Self(text.into())),
+            _ => Err(refused("node agent", format!("{text:?}"), "ns/NAMESPACE/sa/ACCOUNT")),
         }
     }
 }
@@ -103,16 +104,12 @@ impl NodeAgent {
             |id: &str| id.strip_prefix("spiffe://").and_then(|id| id.split_once('/')).map(|(_, path)| path.to_owned());
         match spiffe {
             Some(id) if path(id).as_deref() != Some(&*self.0) => {
-                Err((StatusCode::FORBIDDEN, format!("{id:?} is not allowed; allowed: {}", self.0)))
+                Err(forbidden("identity", format!("{id:?}"), self.0.as_ref()))
             }
             _ => Ok(()),
         }
     }
 }
-
-/// The source address of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
 
 /// Why a poll is refused.
 pub type Refusal = (StatusCode, String);
@@ -143,8 +140,8 @@ impl Identity {
             })?,
         };
         if trust_domain(uri) != Some(allowed) {
-            let why = format!("{uri:?} is not allowed; allowed: ids of the trust domain {allowed:?}");
-            return Err((StatusCode::FORBIDDEN, why));
+            let allowed = format!("ids of the trust domain {allowed:?}");
+            return Err(forbidden("identity", format!("{uri:?}"), allowed));
         }
         Ok(Some(uri.to_owned()))
     }
@@ -156,25 +153,27 @@ impl Identity {
 /// # Errors
 /// 403, with the reason.
 pub fn confine(spiffe: &str, request: &mut SyncRequest) -> Result<Vec<String>, Refusal> {
-    let forbidden = |why: String| Err((StatusCode::FORBIDDEN, why));
     let Some(namespace) = namespace(spiffe) else {
-        return forbidden(format!("{spiffe:?} is not spiffe://DOMAIN/ns/NAMESPACE/sa/ACCOUNT"));
+        return Err(forbidden("identity", format!("{spiffe:?}"), "spiffe://DOMAIN/ns/NAMESPACE/sa/ACCOUNT"));
     };
     let pod = match request.proxy.split('~').collect::<Vec<_>>()[..] {
         [_, _, pod, _] => pod.rsplit_once('.'),
         _ => None,
     };
     if pod.is_none_or(|(_, own)| own != namespace) {
-        return forbidden(format!(
-            "proxy: {:?} is not allowed; allowed: the node id of a pod of {namespace}",
-            request.proxy
-        ));
+        let allowed = format!("the node id of a pod of {namespace}");
+        return Err(forbidden("proxy", format!("{:?}", request.proxy), allowed));
     }
     let is_foreign = |service: &String| service.split('.').nth(1) != Some(namespace);
     request.load.retain(|load| !is_foreign(&load.service));
     let foreign: Vec<String> = request.serves.extract_if(.., |service| is_foreign(service)).collect();
     request.services.extend_from_slice(&foreign);
     Ok(foreign)
+}
+
+/// The refusal of a value that this caller may not send.
+pub fn forbidden(path: &str, value: String, allowed: impl Into<String>) -> Refusal {
+    (StatusCode::FORBIDDEN, refused(path, value, allowed).to_string())
 }
 
 fn namespace(spiffe: &str) -> Option<&str> {
@@ -292,7 +291,7 @@ mod tests {
             answer(&Identity::Spiffe(domain.map(|domain| domain.parse().unwrap())), &[line], "127.0.0.1:1")
         };
         let refused = |id: &str, domain: &str| {
-            let why = format!("{id:?} is not allowed; allowed: ids of the trust domain {domain:?}");
+            let why = format!("identity: {id:?} is not allowed; allowed: ids of the trust domain {domain:?}");
             Err((StatusCode::FORBIDDEN, why))
         };
         assert_eq!(ask(None, &lines), refused(other, "cluster.local"));
@@ -319,7 +318,8 @@ mod tests {
         }
         for bad in ["", " ", "a b", "a/b", "spiffe://a", "A", "a\"", &"a".repeat(256)] {
             let error = bad.parse::<TrustDomain>().unwrap_err();
-            assert!(error.starts_with(&format!("{bad:?} is not allowed; allowed: ")), "{error}");
+            let start = format!("trust domain: {bad:?} is not allowed; allowed: ");
+            assert!(error.to_string().starts_with(&start), "{error}");
         }
     }
 
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(default.user(), "system:serviceaccount:bloc-node:bloc-node-agent");
         assert_eq!((may(&default, Some(agent)), may(&default, None)), (Ok(()), Ok(())));
         assert_eq!(may(&other, Some("spiffe://td/ns/a/sa/b")), Ok(()));
-        let why = format!("{agent:?} is not allowed; allowed: ns/a/sa/b");
+        let why = format!("identity: {agent:?} is not allowed; allowed: ns/a/sa/b");
         assert_eq!(may(&other, Some(agent)), Err((StatusCode::FORBIDDEN, why)));
         for id in
             ["spiffe://td/ns/a/sa/b/c", "spiffe://td/x/ns/a/sa/b", "ns/a/sa/b", "spiffe://ns/a/sa/b", "", CHECKOUT]
@@ -391,8 +391,8 @@ mod tests {
             assert!(may(&other, Some(id)).is_err(), "{id}");
         }
         for text in ["", "a/b", "ns/a/sa/", "ns//sa/b", "ns/a/sa/b/c", "sa/a/ns/b", "ns/a b/sa/c", "ns/a/sa/*"] {
-            let why = format!("{text:?} is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT");
-            assert_eq!(text.parse::<NodeAgent>(), Err(why));
+            let why = format!("node agent: {text:?} is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT");
+            assert_eq!(text.parse::<NodeAgent>().unwrap_err().to_string(), why);
         }
     }
 }

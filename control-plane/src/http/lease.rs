@@ -41,7 +41,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
         Err(Unread::Refused(status, why)) => (status, why),
     };
     context.metrics.count_lease_ask("refused");
-    if context.named.is_due(&format!("{caller}: {why}").into(), Instant::now()) {
+    if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {
         tracing::warn!(%caller, error = why, "a node agent's ask for leases is refused");
     }
     let answer = refusal(status, &why);

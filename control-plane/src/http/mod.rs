@@ -12,7 +12,7 @@
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
-//! | `GET /metrics` | OpenMetrics text, see [`metrics`]; on its own port if one is set |
+//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on its own port if one is set |
 //!
 //! The [`page`] adds `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
@@ -26,17 +26,19 @@ mod no_room;
 mod sync;
 mod transit;
 
-use crate::cpu::CPU_PATH;
-use crate::leases::{LEASE_PATH, Leases, Tokens};
-use crate::metrics::{self, LatencyMetrics, Metrics};
+use crate::leases::{Leases, Tokens};
+use crate::metrics::{LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bloc_daemon::cpu::CPU_PATH;
+use bloc_daemon::server::scraped;
+use bloc_leases::LEASE_PATH;
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
 use identity::{Identity, NodeAgent};
@@ -98,7 +100,7 @@ fn scrapes() -> Router<Context> {
 fn context(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Context {
     let Access { identity, node_agent, tokens } = access;
     let transit = Transit::of(IN_TRANSIT);
-    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::default() }
+    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::new(no_room::named()) }
 }
 
 fn finish(routes: Router<Context>, context: Context) -> Router {
@@ -132,10 +134,7 @@ async fn scrape(State(context): State<Context>) -> Response {
     let (services, edges) = context.store.latency_totals();
     let latencies = LatencyMetrics { services, edges };
     let leases = context.leases.as_ref().map(Leases::view).unwrap_or_default();
-    match context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    scraped(context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases))
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         }
         Err(error) => {
             context.metrics.count_refused();
-            if context.named.is_due(&format!("{caller}: {error}").into(), Instant::now()) {
+            if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
                 tracing::warn!(%caller, %error, "poll refused");
             }
             let status = match error {
@@ -117,7 +117,7 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     if let Some(spiffe) = &spiffe {
         let foreign = identity::confine(spiffe, &mut request).map_err(refused)?;
         if let Some(service) = foreign.first()
-            && context.named.is_due(&format!("{payer}: reports").into(), Instant::now())
+            && context.named.due(&format!("{payer}: reports"), Instant::now()).is_some()
         {
             let proxy = &request.proxy;
             tracing::warn!(
@@ -157,7 +157,7 @@ mod tests {
             tokens: None,
             leases: None,
             transit: Transit::of(bytes),
-            named: Arc::default(),
+            named: Arc::new(crate::http::no_room::named()),
         };
         let poll = async |context: &Context| {
             let body = r#"{"proxy": "p", "serves": ["a"], "load": [{"service": "a", "inFlight": 1, "departed": 5, "arrived": 5}],

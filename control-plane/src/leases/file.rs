@@ -3,15 +3,15 @@
 //! The file is read once, and written anew with each change: to another file, which is renamed once
 //! it is on the disk. Nobody else may write it.
 
-use super::message;
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
+use bloc_daemon::file::replace_on_disk;
+use bloc_daemon::ranges::app;
 use bloc_leases::Record;
 use bloc_policy::config::ConfigError;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::spawn_blocking;
@@ -76,7 +76,7 @@ impl FileLeases {
 fn read(text: &[u8]) -> Result<Records, String> {
     let records: BTreeMap<String, Record> = ConfigError::read_json(text).map_err(|error| error.to_string())?;
     let checked = records.into_iter().map(|(name, record)| {
-        message::app("name", &name).map_err(|error| error.to_string())?;
+        app("name", &name).map_err(|error| error.to_string())?;
         Ok((name.as_str().into(), Arc::new(store::check(&name, record)?)))
     });
     checked.collect()
@@ -84,14 +84,7 @@ fn read(text: &[u8]) -> Result<Records, String> {
 
 fn save(path: &Path, records: &Records) -> io::Result<()> {
     let plain: BTreeMap<&str, &Record> = records.iter().map(|(name, record)| (&**name, &**record)).collect();
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = File::create(&beside)?;
-    file.write_all(&serde_json::to_vec(&plain)?)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    replace_on_disk(path, &serde_json::to_vec(&plain)?)
 }
 
 impl LeaseStore for FileLeases {

@@ -9,10 +9,10 @@
 //! A record that cannot be used is left as it is until somebody mends or deletes it. Its
 //! application gets nothing meanwhile, and its nodes keep what they hold.
 
-use super::message;
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use crate::metrics::Metrics;
 use crate::source::kubernetes::watch::{Reading, Watch, number};
+use bloc_daemon::ranges::is_app;
 use bloc_leases::Record;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -173,7 +173,7 @@ impl Object {
         let name = lease.metadata.name.unwrap_or_default();
         let app = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
         let app = app.map(|(namespace, name)| format!("{namespace}/{name}"));
-        let Some(app) = app.filter(|app| message::app("name", app).is_ok()) else {
+        let Some(app) = app.filter(|app| is_app(app)) else {
             tracing::warn!(
                 name,
                 allowed = "cpu.NAMESPACE.NAME",

@@ -1,19 +1,12 @@
 //! What an agent asks, checked.
 
-use bloc_leases::{Ask, Asks, Part};
+use bloc_daemon::ranges::{app, count, name, refused, within};
+use bloc_leases::{Ask, Asks, MOST_COUNT, Part};
 use bloc_policy::config::ConfigError;
 use std::collections::BTreeSet;
 
 /// The most applications of a message.
 const MOST_APPS: usize = 100;
-/// The longest name of a node.
-const MOST_NODE: usize = 253;
-/// The longest name of an application: with what the store adds, it is the name of an object.
-const MOST_APP: usize = 240;
-/// The longest name of a namespace.
-const MOST_NAMESPACE: usize = 63;
-/// The largest life and number: every JSON reader has them exactly, and there are later ones.
-const MOST_COUNT: u64 = (1 << 53) - 1;
 
 /// Reads and checks a message.
 ///
@@ -21,69 +14,19 @@ const MOST_COUNT: u64 = (1 << 53) - 1;
 /// The first value that is not allowed, with its path and what is allowed.
 pub fn read(body: &[u8]) -> Result<Asks, ConfigError> {
     let asks: Asks = ConfigError::read_json(body)?;
-    if asks.node.len() > MOST_NODE || !is_dotted(&asks.node) {
-        return refuse("node", format!("{:?}", asks.node), &format!("{NAME}, {MOST_NODE} bytes at most"));
-    }
-    count("life", asks.life)?;
-    if asks.apps.len() > MOST_APPS {
-        return refuse("apps", format!("{} entries", asks.apps.len()), &format!("{MOST_APPS} at most"));
-    }
+    name("node", &asks.node)?;
+    within("life", asks.life, 0, MOST_COUNT)?;
+    count("apps", asks.apps.len(), MOST_APPS)?;
     let mut names = BTreeSet::new();
-    for (index, ask) in asks.apps.iter().enumerate() {
-        check(&format!("apps[{index}]"), ask)?;
-        if !names.insert(&ask.name) {
-            return refuse(&format!("apps[{index}].name"), format!("{:?}", ask.name), "each application once");
+    for (index, Ask { name, number, part, .. }) in asks.apps.iter().enumerate() {
+        app(format_args!("apps[{index}].name"), name)?;
+        within(format_args!("apps[{index}].number"), *number, 0, MOST_COUNT)?;
+        within(format_args!("apps[{index}].part"), part.get(), 0, Part::WHOLE.get())?;
+        if !names.insert(name) {
+            return Err(refused(format_args!("apps[{index}].name"), format!("{name:?}"), "each application once"));
         }
     }
     Ok(asks)
-}
-
-fn check(path: &str, ask: &Ask) -> Result<(), ConfigError> {
-    app(&format!("{path}.name"), &ask.name)?;
-    count(&format!("{path}.number"), ask.number)?;
-    if ask.part > Part::WHOLE {
-        let most = Part::WHOLE.get();
-        return refuse(&format!("{path}.part"), ask.part.get().to_string(), &format!("0 to {most}"));
-    }
-    Ok(())
-}
-
-/// What is allowed of a name.
-const NAME: &str = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
-
-/// Checks the name of an application, `namespace/name`.
-///
-/// # Errors
-/// If it is not allowed.
-pub fn app(path: &str, text: &str) -> Result<(), ConfigError> {
-    let good = text.split_once('/').is_some_and(|(namespace, name)| {
-        namespace.len() <= MOST_NAMESPACE && is_label(namespace) && is_dotted(name) && text.len() <= MOST_APP
-    });
-    if good {
-        return Ok(());
-    }
-    let allowed = format!(
-        "namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and {MOST_NAMESPACE} bytes at most in the namespace"
-    );
-    refuse(path, format!("{text:?}"), &allowed)
-}
-
-/// Names by RFC 1123, which objects of Kubernetes have.
-fn is_dotted(text: &str) -> bool {
-    text.split('.').all(is_label)
-}
-
-fn is_label(text: &str) -> bool {
-    let within = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty() && text.bytes().all(within) && !text.starts_with('-') && !text.ends_with('-')
-}
-
-fn count(path: &str, value: u64) -> Result<(), ConfigError> {
-    if value <= MOST_COUNT { Ok(()) } else { refuse(path, value.to_string(), &format!("0 to {MOST_COUNT}")) }
-}
-
-fn refuse<T>(path: &str, value: String, allowed: &str) -> Result<T, ConfigError> {
-    Err(ConfigError::OutOfRange { path: path.to_owned(), value, allowed: allowed.to_owned() })
 }
 
 #[cfg(test)]
@@ -125,7 +68,7 @@ mod tests {
         for (bad, path, value, allowed) in [
             (json!({"node": "", "life": 1, "apps": []}), "node", "\"\"", "a to z"),
             (json!({"node": "a/b", "life": 1, "apps": []}), "node", "\"a/b\"", "a to z"),
-            (json!({"node": "a".repeat(254), "life": 1, "apps": []}), "node", "\"aaa", "253 bytes"),
+            (json!({"node": "a".repeat(254), "life": 1, "apps": []}), "node", "\"aaa", "1 to 253"),
             (json!({"node": "n", "life": 1u64 << 53, "apps": []}), "life", "9007199254740992", "0 to 9007199254740991"),
             (json!({"node": "n", "life": 1, "apps": many}), "apps", "101 entries", "100 at most"),
             (json!({"node": "n", "life": 1, "apps": [one, one]}), "apps[1].name", "\"a/a\"", "once"),

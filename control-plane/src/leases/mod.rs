@@ -43,6 +43,3 @@ pub use replica::{Away, Leases};
 pub use store::{Known, LeaseStore, Unread, Unwritten, Writing};
 pub use tokens::Tokens;
 pub use view::{AppLease, LeaseView};
-
-/// The path to which agents send.
-pub const LEASE_PATH: &str = "/v1/lease";

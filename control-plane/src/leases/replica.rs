@@ -7,6 +7,7 @@ use super::room::{self, MOST_APPS, MOST_OF_NODE};
 use super::store::{Known, LeaseStore, Unwritten};
 use super::view::{AppLease, LeaseView};
 use crate::metrics::Metrics;
+use bloc_daemon::throttle::Throttle;
 use bloc_leases::{Ask, Asks, Grantor, Record, Told, Tolds};
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -49,23 +50,7 @@ struct Inner {
     nodes: Mutex<Nodes>,
     writes: Semaphore,
     budget: tokio::sync::Mutex<Budget>,
-    logged: Logged,
-    logged_room: Logged,
-}
-
-/// When something was in the log.
-#[derive(Debug, Default)]
-struct Logged(Mutex<Option<Duration>>);
-
-impl Logged {
-    fn is_due(&self, now: Duration) -> bool {
-        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = logged.is_none_or(|at| now.saturating_sub(at) >= LOG_EVERY);
-        if is_due {
-            *logged = Some(now);
-        }
-        is_due
-    }
+    logged: Throttle,
 }
 
 /// A task that writes. If it panics, another one may start.
@@ -94,8 +79,7 @@ impl Leases {
             nodes: Mutex::default(),
             writes: Semaphore::new(WRITES),
             budget: Budget::new(Instant::now()).into(),
-            logged: Logged::default(),
-            logged_room: Logged::default(),
+            logged: Throttle::once(LOG_EVERY),
         };
         let leases = Self(Arc::new(inner));
         tokio::spawn(Self::keep_looking(Arc::downgrade(&leases.0)));
@@ -128,12 +112,16 @@ impl Leases {
                     Err(_) => Err(Unsaid::Failed),
                 },
             };
-            if answer == Err(Unsaid::NoRoom) && self.0.logged_room.is_due(self.now()) {
+            if answer == Err(Unsaid::NoRoom) && self.is_logged("no room") {
                 tracing::warn!(node, app, "there is no room for its part of a CPU limit; it gets none");
             }
             tolds.apps.extend(self.count(answer));
         }
         Ok(tolds)
+    }
+
+    fn is_logged(&self, what: &str) -> bool {
+        self.0.logged.due(what, Instant::now()).is_some()
     }
 
     fn hear(&self, node: &str, life: u64, ask: Ask, may_begin: impl Fn() -> bool, now: Duration) -> Said {
@@ -220,7 +208,7 @@ impl Leases {
             }
             Err(Unwritten::Failed(reason)) => {
                 self.0.metrics.count_lease_write("failed");
-                if self.0.logged.is_due(self.now()) {
+                if self.is_logged("not written") {
                     tracing::warn!(app = %name, reason, "who holds which part of its CPU limit cannot be written; nodes keep what they hold");
                 }
                 Err(Unsaid::Failed)

@@ -10,7 +10,7 @@
 //! node's tokens do not keep others waiting. An agent hangs up before a slow review ends, so that
 //! goes on without it.
 
-use crate::http::identity::NodeAgent;
+use crate::http::identity::{NodeAgent, forbidden};
 use axum::http::StatusCode;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -177,8 +177,7 @@ impl Tokens {
         let user = status.user.unwrap_or_default();
         let (name, allowed) = (user.username.unwrap_or_default(), &self.user);
         if *name != **allowed {
-            let why = format!("the token of {name:?} is not allowed; allowed: that of {allowed}");
-            return Err((StatusCode::FORBIDDEN, why));
+            return Err(forbidden("token", format!("that of {name:?}"), format!("that of {allowed}")));
         }
         match user.extra.unwrap_or_default().remove(NODE).as_deref() {
             Some([node]) => Ok(node.clone()),
@@ -239,7 +238,7 @@ fn is_of(own: &str, node: &str) -> Result<(), (StatusCode, String)> {
     if own == node {
         return Ok(());
     }
-    Err((StatusCode::FORBIDDEN, format!("node: {node:?} is not allowed; allowed: {own:?}, the node of the token")))
+    Err(forbidden("node", format!("{node:?}"), format!("{own:?}, the node of the token")))
 }
 
 #[cfg(test)]
@@ -301,7 +300,7 @@ mod tests {
             (
                 with("/user/username", json!("system:serviceaccount:shop:x")),
                 403,
-                "the token of \"system:serviceaccount:shop:x\"",
+                "token: that of \"system:serviceaccount:shop:x\"",
             ),
             (with("/user/extra", json!({})), 403, "the token says of no node"),
             (with("/user/extra", json!({NODE: ["n1", "n2"]})), 403, "the token says of no node"),

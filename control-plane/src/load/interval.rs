@@ -1,6 +1,8 @@
 //! How often a proxy that serves something reports its load.
 
 use crate::clock::Clock;
+use bloc_daemon::ranges::refused;
+use bloc_policy::config::ConfigError;
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -12,13 +14,6 @@ use tokio::time::Instant;
 /// second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportInterval(Duration);
-
-/// Not a duration from `1s` to `60s`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{value:?} is not allowed; allowed: 1s to 60s")]
-pub struct NotAReportInterval {
-    value: String,
-}
 
 impl ReportInterval {
     /// The duration.
@@ -41,13 +36,13 @@ impl Default for ReportInterval {
 }
 
 impl FromStr for ReportInterval {
-    type Err = NotAReportInterval;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, NotAReportInterval> {
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
         let allowed = Duration::from_secs(1)..=Duration::from_secs(60);
         match humantime::parse_duration(text) {
             Ok(interval) if allowed.contains(&interval) => Ok(Self(interval)),
-            _ => Err(NotAReportInterval { value: text.to_owned() }),
+            _ => Err(refused("report interval", format!("{text:?}"), "1s to 60s")),
         }
     }
 }
@@ -72,7 +67,10 @@ mod tests {
         let seconds = |text: &str| text.parse::<ReportInterval>().map(|interval| interval.get().as_secs());
         assert_eq!((seconds("1s"), seconds("5s"), seconds("1m")), (Ok(1), Ok(5), Ok(60)));
         for text in ["999ms", "61s", "0s", "5", "", "-1s", "NaN"] {
-            assert_eq!(seconds(text).unwrap_err().to_string(), format!("{text:?} is not allowed; allowed: 1s to 60s"));
+            assert_eq!(
+                seconds(text).unwrap_err().to_string(),
+                format!("report interval: {text:?} is not allowed; allowed: 1s to 60s")
+            );
         }
         assert_eq!("5s".parse(), Ok(ReportInterval::default()));
     }

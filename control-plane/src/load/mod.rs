@@ -63,7 +63,7 @@ mod totals;
 
 pub use events::EventRates;
 pub use holt::Holt;
-pub use interval::{NotAReportInterval, ReportInterval};
+pub use interval::ReportInterval;
 pub use loads::{Loads, MAX_SERVICES};
 pub use report::{Report, Since};
 pub use service::{HORIZON, KEEP_INTERVALS, ServerLoad};

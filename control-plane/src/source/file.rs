@@ -1,25 +1,21 @@
 //! Services from a YAML file, which is watched for changes.
 //!
 //! Notifications of the file system make a change quick, but are not relied upon: every [`POLL`]
-//! the file is read and its bytes are compared. Renames, swapped symlinks (as Kubernetes mounts a
-//! ConfigMap), network file systems and editors each notify in their own way, and an edit may keep
-//! time stamp and size. A reading counts when two in a row, [`SETTLE`] apart, are equal. Otherwise
-//! a file that an editor truncates and then writes would be read halfway, and half a file may well
-//! be valid. A writer that is slower than that should write another file and rename it.
+//! the file is read, as in [`bloc_daemon::watched`], and two readings that count are [`SETTLE`]
+//! apart. Renames, swapped symlinks, network file systems and editors each notify in their own way.
 //!
 //! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
 
 use super::Publisher;
 use crate::snapshot::Snapshot;
 use crate::store::Reach;
-use bloc_policy::config::ConfigError;
+use bloc_daemon::watched::{self, Look, Watched};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// The origin of refusals; there is only one file.
@@ -32,55 +28,24 @@ const POLL: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_millis(50);
 /// How many readings in a row may differ before the next poll has to try again.
 const MAX_READINGS: usize = 10;
-/// The largest file that is read, 16 MiB. 100,000 endpoints take about 3 MiB.
-const MAX_BYTES: u64 = 16 << 20;
 
-/// Why a file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// It cannot be read.
-    #[error("{}: cannot be read: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
-    /// It is larger than 16 MiB.
-    #[error("{}: larger than 16 MiB", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A value in it is not allowed.
-    #[error("{}: {error}", path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// Path, value and allowed range.
-        error: ConfigError,
-    },
-}
-
-/// A services file and its last reading.
+/// A services file.
 #[derive(Debug)]
 pub struct FileSource {
-    path: PathBuf,
-    /// The bytes, or why they could not be read. Compared, so that each reading is judged and
-    /// reported once.
-    seen: Result<Vec<u8>, String>,
+    file: Watched<Snapshot>,
 }
 
 impl FileSource {
     /// Reads the file for the first time.
     ///
     /// # Errors
-    /// Why it cannot be used.
-    pub async fn open(path: impl Into<PathBuf>) -> Result<(Self, Snapshot), ReadError> {
-        let path = path.into();
-        let bytes = read(&path).await?;
-        let snapshot = parse(&path, &bytes)?;
-        Ok((Self { path, seen: Ok(bytes) }, snapshot))
+    /// Its path, and why it cannot be used.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<(Self, Snapshot), String> {
+        let mut source = Self { file: Watched::new(path, Snapshot::from_yaml) };
+        match source.next_reading().await {
+            Some(said) => Ok((source, said?)),
+            None => Err(format!("{}: was not read", source.file.path().display())),
+        }
     }
 
     /// Publishes every change of the file from now on; never returns.
@@ -106,28 +71,23 @@ impl FileSource {
     }
 
     /// What the file contains, if that differs from the last reading and is no longer changing.
-    async fn next_reading(&mut self) -> Option<Result<Snapshot, ReadError>> {
-        let mut last = read(&self.path).await;
-        if text(&last) == self.seen {
-            return None;
-        }
-        for _ in 0..MAX_READINGS {
-            sleep(SETTLE).await;
-            let next = read(&self.path).await;
-            if text(&last) == text(&next) {
-                let seen = std::mem::replace(&mut self.seen, text(&next));
-                // The settled content may be that of before, as after a rename that left a gap.
-                return (seen != self.seen).then(|| next.and_then(|bytes| parse(&self.path, &bytes)));
+    async fn next_reading(&mut self) -> Option<Result<Snapshot, String>> {
+        for _ in 0..=MAX_READINGS {
+            let path = self.file.path().to_owned();
+            let reading = spawn_blocking(move || watched::read(&path)).await;
+            match self.file.hear(reading.unwrap_or_else(|error| Err(error.to_string()))) {
+                Look::Same => return None,
+                Look::New(said) => return Some(said),
+                Look::Changing => sleep(SETTLE).await,
             }
-            last = next;
         }
-        tracing::warn!(path = %self.path.display(), "the file keeps changing");
+        tracing::warn!(path = %self.file.path().display(), "the file keeps changing");
         None
     }
 
     /// Watches the directory, because a file that is replaced loses its watch.
     fn notify(&self, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
-        let directory = match self.path.parent() {
+        let directory = match self.file.path().parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
@@ -145,32 +105,6 @@ impl FileSource {
             .inspect_err(|error| tracing::warn!(%error, "no notifications from the file system, reading every 250 ms"))
             .ok()
     }
-}
-
-fn text(reading: &Result<Vec<u8>, ReadError>) -> Result<Vec<u8>, String> {
-    match reading {
-        Ok(bytes) => Ok(bytes.clone()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-async fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let unreadable = |error| ReadError::Unreadable { path: path.to_owned(), error };
-    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).await.map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
-    Ok(bytes)
-}
-
-fn parse(path: &Path, bytes: &[u8]) -> Result<Snapshot, ReadError> {
-    let invalid = |error| ReadError::Invalid { path: path.to_owned(), error };
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        invalid(ConfigError::Malformed { path: ".".to_owned(), reason: format!("not UTF-8: {error}") })
-    })?;
-    Snapshot::from_yaml(text).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -237,16 +171,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refuses_a_binary_oversized_or_missing_file_once() {
+    async fn refuses_a_binary_or_missing_file_once() {
         let (_directory, path, mut source) = open().await;
         std::fs::write(&path, [0xff]).unwrap();
-        let error = source.next_reading().await.unwrap().unwrap_err().to_string();
+        let error = source.next_reading().await.unwrap().unwrap_err();
         assert!(error.contains(".: not UTF-8"), "{error}");
         assert!(source.next_reading().await.is_none());
-        std::fs::File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
-        assert!(matches!(source.next_reading().await, Some(Err(ReadError::TooLarge { .. }))));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(source.next_reading().await, Some(Err(ReadError::Unreadable { .. }))));
+        let error = source.next_reading().await.unwrap().unwrap_err();
+        assert!(error.starts_with(&format!("{}: cannot be read: ", path.display())), "{error}");
         assert!(source.next_reading().await.is_none());
     }
 }

@@ -10,6 +10,6 @@ mod file;
 pub mod kubernetes;
 mod publisher;
 
-pub use file::{FileSource, ReadError};
+pub use file::FileSource;
 pub use kubernetes::KubernetesSource;
 pub use publisher::Publisher;

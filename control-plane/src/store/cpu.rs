@@ -1,7 +1,7 @@
 //! The CPU of a proxy's pod: who is told, and when.
 //!
 //! A poll says how many cores its proxy has. It is answered when what is known here
-//! [differs](crate::cpu::differs), also when nothing is known any more, but at most every [`GAP`].
+//! [differs], also when nothing is known any more, but at most every [`GAP`].
 //! Of a pod that was never heard of here, nothing is said: another replica may know it.
 //! That needs no memory of what a proxy was told, so it may ask any replica, and a lost answer is
 //! given again. The answer has the version that the proxy presented: it says nothing of the state.
@@ -14,7 +14,8 @@
 use super::handle::Store;
 use super::proxies::Record;
 use super::state::State;
-use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, PodAnswers, differs, pod_of};
+use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use bloc_daemon::cpu::PodAnswers;
 use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;

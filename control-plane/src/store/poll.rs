@@ -1,6 +1,7 @@
 //! A validated poll: who asks, which version it has, what it subscribes to and how long it waits.
 
 use crate::load::Since;
+use bloc_daemon::ranges::{count, refused, within};
 use bloc_policy::config::ConfigError;
 use bloc_policy::latency::Histogram;
 use bloc_policy::latency::dispersion::NUMBERS;
@@ -82,11 +83,8 @@ impl TryFrom<SyncRequest> for Poll {
         unread.retain(|name| names_of(&services, name) || names_of(&serves, name));
         last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
-            return Err(refusal(
-                "version",
-                format!("of {} bytes", version.len()),
-                format!("{MAX_LENGTH} bytes at most"),
-            ));
+            let allowed = format!("{MAX_LENGTH} bytes at most");
+            return Err(refused("version", format!("of {} bytes", version.len()), allowed));
         }
         let version = version.parse().ok();
         Ok(Self {
@@ -152,18 +150,15 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
     let serves: BTreeSet<&String> = serves.iter().collect();
     let mut named = BTreeSet::new();
     for (i, load) in loads.iter().enumerate() {
-        let refuse =
-            |field: &str, value: String, allowed: String| refusal(&format!("load[{i}].{field}"), value, allowed);
+        let path = |field: &str| format!("load[{i}].{field}");
         let ServiceLoad { service, in_flight, service_rate, .. } = load;
         if !serves.contains(service) {
-            return Err(refuse("service", format!("{service:?}"), "a name that is in serves".into()));
+            return Err(refused(path("service"), format!("{service:?}"), "a name that is in serves"));
         }
         if !named.insert(service) {
-            return Err(refuse("service", format!("{service:?}"), "each service once".into()));
+            return Err(refused(path("service"), format!("{service:?}"), "each service once"));
         }
-        if *in_flight > MAX_IN_FLIGHT {
-            return Err(refuse("inFlight", in_flight.to_string(), format!("0 to {MAX_IN_FLIGHT}")));
-        }
+        within(format_args!("load[{i}].inFlight"), *in_flight, 0, MAX_IN_FLIGHT)?;
         let events = [
             ("departed", load.departed),
             ("arrived", load.arrived),
@@ -175,21 +170,18 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
             ("events.rejectedDeadline", load.events.rejected_deadline),
         ];
         for (name, count) in events {
-            if count > MAX_DEPARTED {
-                return Err(refuse(name, count.to_string(), format!("0 to {MAX_DEPARTED}")));
-            }
+            within(format_args!("load[{i}].{name}"), count, 0, MAX_DEPARTED)?;
         }
         if let Some(latency) = &load.latency {
-            check_histogram(&format!("load[{i}].latency.response"), &latency.response)?;
-            check_histogram(&format!("load[{i}].latency.execution"), &latency.execution)?;
+            check_histogram(&path("latency.response"), &latency.response)?;
+            check_histogram(&path("latency.execution"), &latency.execution)?;
             if ![0, NUMBERS].contains(&latency.arrivals.len()) {
-                let count = latency.arrivals.len().to_string();
-                return Err(refuse("latency.arrivals", count, format!("{NUMBERS} numbers")));
+                let count = latency.arrivals.len();
+                return Err(refused(path("latency.arrivals"), count, format!("{NUMBERS} numbers")));
             }
         }
-        if let Some(rate) = service_rate.filter(|rate| !(0.0..=MAX_SERVICE_RATE).contains(rate)) {
-            return Err(refuse("serviceRate", rate.to_string(), "0 to 1e12".into()));
-        }
+        service_rate
+            .map_or(Ok(0.0), |rate| within(format_args!("load[{i}].serviceRate"), rate, 0.0, MAX_SERVICE_RATE))?;
     }
     Ok(())
 }
@@ -197,14 +189,11 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
 fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
     let mut named = BTreeSet::new();
     for (i, calls) in calls.iter().enumerate() {
-        let refuse =
-            |field: &str, value: String, allowed: String| refusal(&format!("calls[{i}].{field}"), value, allowed);
+        let path = |field: &str| format!("calls[{i}].{field}");
         if !named.insert(&calls.service) {
-            return Err(refuse("service", format!("{:?}", calls.service), "each service once".into()));
+            return Err(refused(path("service"), format!("{:?}", calls.service), "each service once"));
         }
-        if calls.requests > MAX_DEPARTED {
-            return Err(refuse("requests", calls.requests.to_string(), format!("0 to {MAX_DEPARTED}")));
-        }
+        within(format_args!("calls[{i}].requests"), calls.requests, 0, MAX_DEPARTED)?;
         for (name, count) in [
             ("failed", calls.failed),
             ("exhausted", calls.exhausted),
@@ -214,10 +203,10 @@ fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
         ] {
             // A call whose trailers say that it failed may have been reported before.
             if count > calls.requests.saturating_mul(2).max(MAX_LATE) {
-                return Err(refuse(name, count.to_string(), "at most the requests".into()));
+                return Err(refused(path(name), count, "at most the requests"));
             }
         }
-        check_histogram(&format!("calls[{i}].latency"), &calls.latency)?;
+        check_histogram(&path("latency"), &calls.latency)?;
     }
     Ok(())
 }
@@ -226,10 +215,10 @@ fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
 fn check_histogram(path: &str, histogram: &Histogram) -> Result<(), ConfigError> {
     if !histogram.is_valid() {
         let allowed = "buckets from 0 to 145, each once and in order";
-        return Err(refusal(&format!("{path}.counts"), format!("{:?}", histogram.counts), allowed.into()));
+        return Err(refused(format!("{path}.counts"), format!("{:?}", histogram.counts), allowed));
     }
     if histogram.count() > MAX_DEPARTED || histogram.sum_us > MAX_DEPARTED * 1_000 {
-        return Err(refusal(path, histogram.count().to_string(), format!("0 to {MAX_DEPARTED}")));
+        return Err(refused(path, histogram.count(), format!("0 to {MAX_DEPARTED}")));
     }
     Ok(())
 }
@@ -239,25 +228,21 @@ fn check_last(last: &Last) -> Result<(), ConfigError> {
         check_name("last.replica", &last.replica)?;
     }
     for (path, millis) in [("last.answeredMs", Some(last.answered_ms)), ("last.reportedMs", last.reported_ms)] {
-        if let Some(millis) = millis.filter(|millis| *millis > MAX_DEPARTED) {
-            return Err(refusal(path, millis.to_string(), format!("0 to {MAX_DEPARTED}")));
-        }
+        within(path, millis.unwrap_or_default(), 0, MAX_DEPARTED)?;
     }
     Ok(())
 }
 
 fn parse_wait(text: Option<&str>) -> Result<Duration, ConfigError> {
     let Some(text) = text else { return Ok(DEFAULT_WAIT) };
-    let wait = humantime::parse_duration(text)
-        .map_err(|_| refusal("wait", format!("{text:?}"), "a duration with its unit, such as 30s".into()))?;
+    let allowed = "a duration with its unit, such as 30s";
+    let wait = humantime::parse_duration(text).map_err(|_| refused("wait", format!("{text:?}"), allowed))?;
     let (least, most) = WAIT_RANGE;
     Ok(wait.clamp(least, most))
 }
 
 fn check_names<'a>(path: &str, names: impl ExactSizeIterator<Item = &'a String>) -> Result<(), ConfigError> {
-    if names.len() > MAX_NAMES {
-        return Err(refusal(path, format!("{} entries", names.len()), format!("{MAX_NAMES} at most")));
-    }
+    count(path, names.len(), MAX_NAMES)?;
     names.enumerate().try_for_each(|(i, name)| check_name(&format!("{path}[{i}]"), name))
 }
 
@@ -265,11 +250,8 @@ fn check_name(path: &str, name: &str) -> Result<(), ConfigError> {
     if (1..=MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(());
     }
-    Err(refusal(path, format!("{name:?}"), format!("1 to {MAX_NAME_LENGTH} printable ASCII characters")))
-}
-
-fn refusal(path: &str, value: impl ToString, allowed: String) -> ConfigError {
-    ConfigError::OutOfRange { path: path.to_owned(), value: value.to_string(), allowed }
+    let allowed = format!("1 to {MAX_NAME_LENGTH} printable ASCII characters");
+    Err(refused(path, format!("{name:?}"), allowed))
 }
 
 #[cfg(test)]
@@ -328,7 +310,7 @@ mod tests {
         for rate in [f64::NAN, f64::INFINITY, -1.0, -1e-9, 1.1e12] {
             assert_eq!(
                 error(of(Some(rate))),
-                format!("load[0].serviceRate: {rate} is not allowed; allowed: 0 to 1e12")
+                format!("load[0].serviceRate: {rate} is not allowed; allowed: 0 to 1000000000000")
             );
         }
         assert!([None, Some(0.0), Some(-0.0), Some(1e12)].map(of).into_iter().all(|r| Poll::try_from(r).is_ok()));

@@ -42,11 +42,11 @@ pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigEr
         let name = path.to_string();
         if reason.starts_with("invalid type: null") && is_service(path) {
             let allowed = format!("a mapping, {{}} for the defaults{place}");
-            return ConfigError::OutOfRange { path: name, value: "null".to_owned(), allowed };
+            return ConfigError::out_of_range(name, "null", allowed);
         }
         let hint = number_for_text(&reason).filter(|_| !name.contains("endpoints"));
         let hint = hint.map(|number| format!(" with its unit, such as {number}ms,")).unwrap_or_default();
-        ConfigError::Malformed { path: name, reason: format!("{reason}{hint}{place}") }
+        ConfigError::malformed(name, format!("{reason}{hint}{place}"))
     })
 }
 
@@ -74,7 +74,7 @@ pub fn documents(text: &str) -> Result<Vec<Value>, ConfigError> {
 }
 
 fn malformed(error: serde_saphyr::Error) -> ConfigError {
-    ConfigError::Malformed { path: ".".to_owned(), reason: error.render_with_formatter(&UserMessageFormatter) }
+    ConfigError::malformed(".", error.render_with_formatter(&UserMessageFormatter))
 }
 
 fn options() -> serde_saphyr::Options {

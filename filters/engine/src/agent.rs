@@ -9,7 +9,7 @@
 //! so that the leader asks for it. So is a service that a thread stands in front of, so that the
 //! leader [reports](crate::reporter) its load. What the control plane says of the CPU takes the
 //! same way ([`Supply`]); it is forgotten when nothing was said of it for 90 s, or when another
-//! control plane is asked. The leader may also ask the [node agent](node_agent_polls) itself.
+//! control plane is asked.
 //!
 //! A tick is expensive because it wakes a thread that may be idle: it cost 0.3 ms of CPU per
 //! request when fifty Envoys with little traffic ticked four times a second. So a VM ticks once in
@@ -19,11 +19,9 @@
 //! On failure: the last good state stays, and the poll is repeated.
 
 mod cpu;
-mod node_agent;
-mod node_agent_polls;
 
 use crate::crash;
-use crate::host::{Call, CallAnswer, Host};
+use crate::host::{Host, Post, PostAnswer};
 use crate::message::Message;
 use crate::names::TICK;
 use crate::reporter::Reporter;
@@ -37,7 +35,6 @@ use bloc_policy::polls::{self, Outcome, Polls, Question};
 use bloc_policy::roster::{self, Added};
 use bloc_policy::sync::{Answer, SYNC_PATH, SyncRequest};
 use bloc_policy::units::Timestamp;
-use node_agent::NodeAgent;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -49,6 +46,8 @@ const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
 const LEAST_TICK: Duration = Duration::from_millis(900);
 /// How long the control plane may hold a poll if there is more to report; the least that it allows.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// How many bytes of an error response the log shows.
+const MAX_SHOWN: usize = 256;
 
 /// The agent of one VM.
 pub struct Agent<H: Host> {
@@ -63,7 +62,6 @@ pub struct Agent<H: Host> {
     /// Likewise of the CPU.
     supply: Supply,
     polls: Polls,
-    node_agent: NodeAgent,
     reporter: Reporter<H>,
     /// How many of the services that this VM stands in front of have been announced.
     served: usize,
@@ -85,7 +83,6 @@ impl<H: Host> Agent<H> {
             follower: Follower::new(vm.number),
             supply: Supply::default(),
             polls: Polls::default(),
-            node_agent: NodeAgent::default(),
             reporter: Reporter::new(&vm.host, vm.number),
             served: 0,
             listed: false,
@@ -94,9 +91,8 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// Asks this control plane from now on, and the node agent in this cluster.
-    pub fn configure(&mut self, control_plane: Option<&ControlPlane>, node_agent: Option<&str>) {
-        self.configure_node_agent(node_agent);
+    /// Asks this control plane from now on.
+    pub fn configure(&mut self, control_plane: Option<&ControlPlane>) {
         if self.control_plane.as_ref() == control_plane {
             return;
         }
@@ -105,7 +101,7 @@ impl<H: Host> Agent<H> {
             // Without a control plane, nothing would ever revoke its parameters.
             self.follower.forget();
             self.supply.forget();
-            self.vm.provide(self.cpu());
+            self.vm.provide(self.supply.get());
             self.vm.update(Services::new(), &[]);
             self.step_down();
             return;
@@ -119,7 +115,7 @@ impl<H: Host> Agent<H> {
             // The parameters in force stay until the new one has answered.
             self.follower.follow(now);
             self.supply.follow(now);
-            self.vm.provide(self.cpu());
+            self.vm.provide(self.supply.get());
             self.polls.reset();
             self.features = Features::default();
         }
@@ -128,17 +124,16 @@ impl<H: Host> Agent<H> {
     /// The last root context ends, and this VM with it: it gives up the lead and leaves the list at
     /// once.
     pub fn leave(&mut self) {
-        self.configure(None, None);
+        self.configure(None);
         self.moved();
         if std::mem::take(&mut self.listed) {
             roster::unlist(&self.vm.host, self.vm.number);
         }
     }
 
-    /// The root context that made the calls has ended, and the polls under way with it.
+    /// The root context that made the calls has ended, and the poll under way with it.
     pub fn moved(&mut self) {
         self.polls.reset();
-        self.node_agent.polls.reset();
         self.reporter.lost();
         self.due = Timestamp::ZERO;
         self.step_down();
@@ -147,13 +142,9 @@ impl<H: Host> Agent<H> {
     /// Gives up the lead if there is no control plane, but not while a poll is under way: it cannot
     /// be cancelled, and there would be two if a control plane were configured again.
     fn step_down(&self) {
-        if self.control_plane.is_none() && !self.is_polling() && self.follower.resign(&self.vm.host) {
+        if self.control_plane.is_none() && !self.polls.is_under_way() && self.follower.resign(&self.vm.host) {
             self.tell();
         }
-    }
-
-    fn is_polling(&self) -> bool {
-        self.polls.is_under_way() || self.node_agent.polls.is_under_way()
     }
 
     /// Does what is due.
@@ -171,12 +162,11 @@ impl<H: Host> Agent<H> {
         let used = self.vm.flush() && !by_request;
         self.vm.forget_clusters();
         self.polls.give_up(now);
-        self.node_agent.polls.give_up(now);
         let behind = if self.control_plane.is_some() {
             let new = self.vm.take_new_services();
             !self.keep_up(new, now)
         } else {
-            if self.is_polling() {
+            if self.polls.is_under_way() {
                 self.follower.try_lead(&self.vm.host, now);
             }
             self.step_down();
@@ -242,13 +232,9 @@ impl<H: Host> Agent<H> {
         done
     }
 
-    fn leads(&self, now: Timestamp) -> bool {
-        self.control_plane.is_some() && self.follower.try_lead(&self.vm.host, now)
-    }
-
     /// Polls if this VM is the leader; false if it leads but has no poll under way.
     fn lead(&mut self, now: Timestamp) -> bool {
-        if !self.leads(now) {
+        if self.control_plane.is_none() || !self.follower.try_lead(&self.vm.host, now) {
             return true;
         }
         let services = roster::seen(&self.vm.host);
@@ -256,7 +242,7 @@ impl<H: Host> Agent<H> {
         if self.polls.is_due(&services, &serves, now) {
             self.ask(services, serves, now);
         }
-        self.poll_node_agent(now) & self.polls.is_under_way()
+        self.polls.is_under_way()
     }
 
     /// There was an announcement: from another thread a new state, or a service that the leader
@@ -299,14 +285,14 @@ impl<H: Host> Agent<H> {
         };
         let features = Features::own().to_string();
         let body = serde_json::to_vec(&request).unwrap_or_default();
-        let token = self.vm.host.call(Call {
+        let token = self.vm.host.post(Post {
             cluster,
             // An Istio cluster's name is not a valid authority: a sidecar in front of the control
             // plane would answer 400.
             authority: service_of(cluster),
             path: SYNC_PATH,
             headers: &[(FEATURES_HEADER, &features), (MODULE_HEADER, env!("CARGO_PKG_VERSION"))],
-            body: Some(&body),
+            body: &body,
             timeout: polls::timeout(wait),
         });
         self.reporter.sent(report, token);
@@ -322,11 +308,12 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// A call was answered, or (none) has failed. False if the next poll has to wait for a tick.
-    pub fn answered(&mut self, token: u32, answer: Option<&CallAnswer>) -> bool {
+    /// The control plane has answered, or (none) the call has failed. False if the next poll has to
+    /// wait for a tick.
+    pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) -> bool {
         crash::point(&self.vm.host, "call");
         self.reporter.answered(token, answer);
-        let Some(answered) = self.polls.answered(token) else { return self.node_agent_answered(token, answer) };
+        let Some(answered) = self.polls.answered(token) else { return true };
         if self.control_plane.is_none() {
             self.step_down();
             return true;
@@ -346,7 +333,7 @@ impl<H: Host> Agent<H> {
     }
 
     /// What the answer to this question says; the error is a text for the log.
-    fn outcome(&mut self, question: &Question, answer: Option<&CallAnswer>) -> Result<Outcome, String> {
+    fn outcome(&mut self, question: &Question, answer: Option<&PostAnswer>) -> Result<Outcome, String> {
         let answer = answer.ok_or("no answer")?;
         match &*answer.status {
             b"200" => self.take(question, &answer.body).map_err(|error| format!("answer refused: {error}")),
@@ -354,7 +341,11 @@ impl<H: Host> Agent<H> {
                 self.hear_of_cpu(question, None);
                 Ok(Outcome::Unchanged { retry_after: answer.retry_after() })
             }
-            _ => Err(answer.to_string()),
+            status => {
+                let said = answer.body.get(..MAX_SHOWN).unwrap_or(&answer.body);
+                let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(said));
+                Err(format!("status {status}: {said}"))
+            }
         }
     }
 

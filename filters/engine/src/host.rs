@@ -7,12 +7,8 @@
 
 use bloc_policy::shared::Shared;
 use bloc_policy::units::Timestamp;
-use std::fmt::{self, Display};
 use std::hash::Hash;
 use std::time::Duration;
-
-/// How many bytes of an answer's body the log shows.
-const MAX_SHOWN: usize = 256;
 
 /// One of a stream's header maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +81,7 @@ pub struct Reply<'a> {
 
 /// Our own call to a cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct Post<'a> {
     /// The cluster.
     pub cluster: &'a str,
     /// The value of `:authority`.
@@ -94,15 +90,15 @@ pub struct Call<'a> {
     pub path: &'a str,
     /// Further headers.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The body, JSON, of a `POST`; none: a `GET`.
-    pub body: Option<&'a [u8]>,
+    /// The body, JSON.
+    pub body: &'a [u8],
     /// After this time no answer comes.
     pub timeout: Duration,
 }
 
-/// The answer to a [`Call`].
+/// The answer to a [`Post`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallAnswer {
+pub struct PostAnswer {
     /// The value of `:status`.
     pub status: Vec<u8>,
     /// The value of `retry-after`.
@@ -115,19 +111,11 @@ pub struct CallAnswer {
     pub body: Vec<u8>,
 }
 
-impl CallAnswer {
+impl PostAnswer {
     /// How long the server asks to be left alone, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = std::str::from_utf8(self.retry_after.as_ref()?).ok()?.parse().ok()?;
         Some(Duration::from_secs(seconds))
-    }
-}
-
-/// Status and body, for the log.
-impl Display for CallAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = self.body.get(..MAX_SHOWN).unwrap_or(&self.body);
-        write!(f, "status {}: {}", String::from_utf8_lossy(&self.status), String::from_utf8_lossy(body))
     }
 }
 
@@ -163,7 +151,7 @@ pub trait Host: Shared + Clone + 'static {
 
     /// Sends a call; the answer arrives at the current root context. Returns its token if the proxy
     /// accepted it.
-    fn call(&self, call: Call<'_>) -> Option<u32>;
+    fn post(&self, post: Post<'_>) -> Option<u32>;
 
     /// Makes this root context tick every `period` (zero: never). May be called from the callback
     /// of any context of this thread.

@@ -75,15 +75,6 @@ impl Parameters {
         plugins.filter_map(|configured| configured.configuration.control_plane()).next()
     }
 
-    /// The cluster of the node agent to be asked: that of the newest configuration of
-    /// `bloc.inbound` that asks a control plane, also if that names none. An older one may be there
-    /// for as long as its last stream. Only applications that such configurations protect have CPU.
-    pub fn node_agent(&self) -> Option<&str> {
-        let plugins = self.plugins.iter().rev().filter(|configured| configured.plugin == Plugin::Inbound);
-        let mut asking = plugins.filter(|configured| configured.configuration.control_plane().is_some());
-        asking.next()?.configuration.node_agent()
-    }
-
     /// The parameters of a service that this proxy stands in front of, from each configuration of
     /// `bloc.inbound` that has some.
     pub fn of_service(&self, service: &str) -> impl Iterator<Item = (PluginId, &ServiceParameters)> {

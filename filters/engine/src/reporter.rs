@@ -5,7 +5,7 @@
 //! The leader has often served nothing: Envoy's main thread never does. So it reads the metrics
 //! that the threads share, and makes no [`Service`](crate::service::Service) for that.
 
-use crate::host::{CallAnswer, Host};
+use crate::host::{Host, PostAnswer};
 use crate::service_metrics::ServiceMetrics;
 use bloc_policy::features::{Feature, Features};
 use bloc_policy::latency::store::{self, Side};
@@ -143,7 +143,7 @@ impl<H: Host> Reporter<H> {
 
     /// The call with this token has ended. It may be a poll, even one that no longer counts, or
     /// another call.
-    pub fn answered(&mut self, token: u32, answer: Option<&CallAnswer>) {
+    pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) {
         let Some(report) = self.under_way.remove(&token) else { return };
         let end = answer.map_or(End::NotCounted, |answer| End::of(&answer.status, answer.replica.as_deref()));
         let features = answer.and_then(|answer| answer.features.as_deref()).map(Features::read);

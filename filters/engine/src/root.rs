@@ -11,7 +11,7 @@ use crate::attempt;
 use crate::attempt::Attempt;
 use crate::crash;
 use crate::fail_open::{FailOpen, Passing};
-use crate::host::{CallAnswer, Host};
+use crate::host::{Host, PostAnswer};
 use crate::inbound::InboundRequest;
 use crate::message::Message;
 use crate::names::{Plugin, TICK};
@@ -73,8 +73,7 @@ impl<H: Host> Engine<H> {
 
     /// Tells the agent what the present configurations say.
     fn configure_agent(&self) {
-        let (control_plane, node_agent) = (self.vm.control_plane(), self.vm.node_agent());
-        self.agent.borrow_mut().configure(control_plane.as_ref(), node_agent.as_deref());
+        self.agent.borrow_mut().configure(self.vm.control_plane().as_ref());
     }
 
     /// Looks after all services. Returns how often they need a tick, if any does.
@@ -219,7 +218,7 @@ impl<H: Host> Root<H> {
     }
 
     /// A call of ours was answered, or (none) has failed.
-    pub fn call_answered(&self, token: u32, answer: Option<&CallAnswer>) {
+    pub fn call_answered(&self, token: u32, answer: Option<&PostAnswer>) {
         let vm = &self.engine.vm;
         let on = self.engine.agent.borrow_mut().answered(token, answer);
         if !on {

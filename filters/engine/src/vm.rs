@@ -111,11 +111,6 @@ impl<H: Host> Vm<H> {
         self.parameters.borrow().control_plane().cloned()
     }
 
-    /// The cluster of the node agent to be asked.
-    pub fn node_agent(&self) -> Option<String> {
-        self.parameters.borrow().node_agent().map(str::to_owned)
-    }
-
     /// Puts in force what the control plane says; `unread`: the services that could not be read.
     /// Requests held for a service that it has removed
     /// may go, so the queues need a look.

@@ -46,7 +46,7 @@ fn read(json: &str) -> ServerCpu {
 }
 
 fn supply(cluster: &str) -> Supply {
-    let mut supply = Supply::of(Source::ControlPlane);
+    let mut supply = Supply::default();
     supply.follow(cluster);
     supply
 }
@@ -174,68 +174,6 @@ fn each_control_plane_says_what_it_knows() {
     assert!(one.look(&data, AT) && one.get() == cpu(2.0), "as after a restart");
     let keys: std::collections::BTreeSet<String> = data.0.borrow().keys().cloned().collect();
     assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["bloc/cpu/a", "bloc/cpu/b"]);
-}
-
-fn of_node_agent(cluster: &str) -> Supply {
-    let mut supply = Supply::of(Source::NodeAgent);
-    supply.follow(cluster);
-    supply
-}
-
-#[test]
-fn what_the_node_agent_says_holds_for_20_s_and_is_not_the_control_planes() {
-    let (data, mut one, mut agent) = (Data::default(), supply("a"), of_node_agent("a"));
-    assert!(agent.hear(&data, NOTHING, cpu(1.0), AT) && agent.look(&data, AT));
-    assert!(!one.look(&data, AT), "the same cluster, but another source");
-    let before = |nanos| AT.after(SELF_KEPT - Duration::from_nanos(nanos));
-    assert!(!agent.look(&data, before(1)) && agent.get() == cpu(1.0));
-    assert!(agent.look(&data, before(0)) && agent.get() == NOTHING);
-    agent.follow("b");
-    assert!(agent.hear(&data, NOTHING, cpu(2.0), AT) && agent.look(&data, before(1)) && agent.look(&data, before(0)));
-    assert!(supply("self/a").hear(&data, NOTHING, cpu(3.0), AT));
-    let keys: std::collections::BTreeSet<String> = data.0.borrow().keys().cloned().collect();
-    assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["bloc/cpu/self/a", "bloc/node-agent/a", "bloc/node-agent/b"]);
-}
-
-#[test]
-fn while_the_node_agents_cores_are_known_they_count_and_what_is_used_of_them() {
-    let whole = ServerCpu { cores: Some(2.0), used: Some(1.5), per_request_us: Some(1e3) };
-    let nearer = |cores, used| whole.or_nearer(ServerCpu { cores, used, per_request_us: Some(7.0) });
-    assert_eq!(nearer(Some(1.0), Some(0.5)), ServerCpu { cores: Some(1.0), used: Some(0.5), ..whole });
-    assert_eq!(nearer(Some(1.0), None), ServerCpu { cores: Some(1.0), used: None, ..whole });
-    assert_eq!([nearer(None, Some(0.5)), nearer(None, None)], [whole; 2]);
-    assert_eq!(NOTHING.or_nearer(cpu(1.0)), cpu(1.0));
-}
-
-#[test]
-fn the_node_agent_may_hold_a_poll_for_10_s_if_what_is_in_force_was_said_lately() {
-    let (data, mut agent) = (Data::default(), of_node_agent("a"));
-    let after = |millis| AT.after(Duration::from_millis(millis));
-    assert_eq!([agent.self_wait(Timestamp::ZERO), agent.self_wait(AT)], [SELF_WAIT; 2], "nothing is in force");
-    assert!(agent.hear(&data, NOTHING, cpu(1.0), AT) && agent.look(&data, AT));
-    assert_eq!([0, 5_000].map(|millis| agent.self_wait(after(millis))), [SELF_WAIT; 2]);
-    assert_eq!([5_001, 19_999].map(|millis| agent.self_wait(after(millis))), [SELF_WAIT_AGAIN; 2]);
-    assert!(agent.look(&data, after(20_000)));
-    assert_eq!(agent.self_wait(after(20_000)), SELF_WAIT, "it is forgotten");
-    assert!(agent.hear(&data, agent.last(), cpu(1.0), after(20_000)) && agent.look(&data, after(20_000)));
-    assert_eq!(agent.self_wait(after(25_000)), SELF_WAIT);
-}
-
-/// What was said lasts until an unanswered poll is over, and a short one follows another at once.
-#[test]
-fn the_times_of_the_node_agent_fit_those_of_polls() {
-    assert_eq!(SELF_KEPT, crate::polls::longest(SELF_WAIT));
-    assert!(SELF_WAIT_AGAIN > crate::polls::LEAST_WAIT);
-}
-
-#[test]
-fn an_answer_that_is_about_nothing_else_must_be_an_object() {
-    let read = |json: &str| ServerCpu::read_object(json.as_bytes());
-    assert_eq!(read(r#"{"cores":0.5,"used":0.25,"later":[]}"#), Ok(ServerCpu { used: Some(0.25), ..cpu(0.5) }));
-    assert_eq!([read("{}"), read(r#"{"cores":-1}"#)], [Ok(NOTHING), Ok(NOTHING)]);
-    for nonsense in ["", "<html>", "[]", "7", "null", r#"{"cores":1} x"#, r#"{"cores":1"#] {
-        assert!(read(nonsense).is_err(), "{nonsense}");
-    }
 }
 
 #[test]

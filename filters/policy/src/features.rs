@@ -32,8 +32,6 @@ pub enum Feature {
     BouncePrice,
     /// A server's capacity follows its CPU.
     Cpu,
-    /// A proxy may ask the node agent itself for the CPU of its pod.
-    NodeAgent,
 }
 
 impl Feature {
@@ -44,7 +42,6 @@ impl Feature {
         Self::Latency,
         Self::BouncePrice,
         Self::Cpu,
-        Self::NodeAgent,
     ];
 
     /// Its name in [`FEATURES_HEADER`].
@@ -54,7 +51,6 @@ impl Feature {
             Self::Latency => "latency",
             Self::BouncePrice => "bounce-price",
             Self::Cpu => "cpu",
-            Self::NodeAgent => "node-agent",
         }
     }
 

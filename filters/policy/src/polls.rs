@@ -1,5 +1,4 @@
-//! When a proxy asks the control plane: the schedule of its polls. Those at the
-//! [node agent](crate::cpu#the-node-agent-itself) have the same schedule, without services.
+//! When a proxy asks the control plane: the schedule of its polls.
 //!
 //! Only the newest poll counts; an older one may still be under way. The next one is due as soon as
 //! it is over, or as soon as the services differ from those that it asked for or reported, but not
@@ -53,8 +52,8 @@ pub fn longest(wait: Duration) -> Duration {
     timeout(wait) + GRACE
 }
 
-/// What a poll asks. At the node agent, it is about no services.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What a poll asks.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The services that it asks for.
     pub services: BTreeSet<String>,
@@ -62,7 +61,7 @@ pub struct Question {
     pub serves: BTreeSet<String>,
     /// What was in force when it was asked.
     pub stamp: Stamp,
-    /// What the threads shared of the CPU then, from the source that is asked.
+    /// What the threads shared of the CPU then.
     pub cpu: ServerCpu,
     /// How long the control plane may hold it.
     pub wait: Duration,
@@ -133,11 +132,6 @@ impl Polls {
         let same = |question: &Question| question.services == *services && question.serves == *serves;
         let asked = self.under_way.as_ref().is_some_and(|(_, poll)| same(&poll.question));
         !asked && now >= self.not_before
-    }
-
-    /// How many polls have failed in a row.
-    pub fn failures(&self) -> u32 {
-        self.failures
     }
 
     /// Whether an answer is still to come.

@@ -143,16 +143,6 @@ fn success_ends_the_back_off() {
 }
 
 #[test]
-fn failures_are_counted_until_a_poll_succeeds() {
-    let (mut polls, mut rng) = (Polls::default(), rng());
-    polls.settle(AT, Outcome::Failed, AT, &mut rng);
-    polls.failed_to_ask(AT, &mut rng);
-    assert_eq!(polls.failures(), 2);
-    polls.settle(AT, Outcome::Cpu, AT, &mut rng);
-    assert_eq!(polls.failures(), 0);
-}
-
-#[test]
 fn retry_after_spreads_the_next_polls_over_its_time_up_to_a_minute() {
     for (asked, obeyed) in [(10, 10), (60, 60), (61, 60), (u64::MAX, 60)] {
         let outcome = Outcome::Unchanged { retry_after: Some(Duration::from_secs(asked)) };

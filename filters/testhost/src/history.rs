@@ -92,9 +92,6 @@ pub const TERMS: [Terms; 5] = [
     Terms::new(25, 6, 2500, 6),
 ];
 
-/// The cluster of the node agent.
-pub const NODE_AGENT: &str = "node-agent";
-
 /// A plugin configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
@@ -104,8 +101,6 @@ pub struct Configuration {
     pub services: Services,
     /// Whether it names the control plane.
     pub control_plane: bool,
-    /// Whether it names the node agent.
-    pub node_agent: bool,
 }
 
 impl Configuration {
@@ -127,10 +122,7 @@ impl Configuration {
             _ => (alpha, None, true),
         };
         let services = own.map(|terms| (service, TERMS[terms])).into_iter().collect();
-        let is_inbound = direction == Direction::Inbound;
-        // Of those that name the control plane, some.
-        let node_agent = is_inbound && matches!(number, 1 | 5);
-        Self { service: is_inbound.then_some(service), services, control_plane, node_agent }
+        Self { service: (direction == Direction::Inbound).then_some(service), services, control_plane }
     }
 
     /// As Envoy receives it. `cluster`: the control plane's.
@@ -141,9 +133,6 @@ impl Configuration {
         }
         if self.control_plane {
             json["controlPlane"] = json!({"cluster": cluster, "wait": "5s"});
-        }
-        if self.node_agent {
-            json["nodeAgent"] = json!({"cluster": NODE_AGENT});
         }
         json.to_string()
     }

@@ -1,6 +1,6 @@
 //! The contexts that the SDK calls: each passes its callbacks on to its part of `bloc-engine`.
 
-use crate::envoy::{Envoy, call_answer, dequeue, plugin_configuration, root_id};
+use crate::envoy::{Envoy, dequeue, plugin_configuration, post_answer, root_id};
 use crate::stream::EnvoyStream;
 use bloc_engine::fail_open::{Passing, count_crash};
 use bloc_engine::filter::{Filter, Flow};
@@ -45,7 +45,7 @@ struct Plugged {
 impl Context for Plugged {
     fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
         if let Some(root) = &self.root {
-            root.call_answered(token, (headers > 0).then(|| call_answer(body_size)).as_ref());
+            root.call_answered(token, (headers > 0).then(|| post_answer(body_size)).as_ref());
         }
     }
 }

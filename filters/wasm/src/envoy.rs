@@ -5,7 +5,7 @@
 
 use crate::abi::{self, OK, header, in_context, owned, property};
 use crate::stream::EnvoyStream;
-use bloc_engine::host::{Call, CallAnswer, Host, MetricKind};
+use bloc_engine::host::{Host, MetricKind, Post, PostAnswer};
 use bloc_policy::features::FEATURES_HEADER;
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::REPLICA_HEADER;
@@ -27,9 +27,9 @@ pub fn plugin_configuration() -> Vec<u8> {
 }
 
 /// The answer to our own call, in its callback.
-pub fn call_answer(body_size: usize) -> CallAnswer {
+pub fn post_answer(body_size: usize) -> PostAnswer {
     let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size);
-    CallAnswer {
+    PostAnswer {
         status: header(MapType::HttpCallResponseHeaders, ":status").unwrap_or_default(),
         retry_after: header(MapType::HttpCallResponseHeaders, "retry-after"),
         replica: header(MapType::HttpCallResponseHeaders, REPLICA_HEADER),
@@ -186,14 +186,12 @@ impl Host for Envoy {
         });
     }
 
-    fn call(&self, call: Call<'_>) -> Option<u32> {
-        let Call { cluster, authority, path, headers, body, timeout } = call;
-        let (method, of_body): (_, &[_]) = match body {
-            Some(_) => ("POST", &[("content-type", "application/json")]),
-            None => ("GET", &[]),
-        };
-        let headers = [&[(":method", method), (":path", path), (":authority", authority)], of_body, headers].concat();
-        hostcalls::dispatch_http_call(cluster, headers, body, Vec::new(), timeout).ok()
+    fn post(&self, post: Post<'_>) -> Option<u32> {
+        let Post { cluster, authority, path, headers, body, timeout } = post;
+        let own =
+            [(":method", "POST"), (":path", path), (":authority", authority), ("content-type", "application/json")];
+        let headers = [&own, headers].concat();
+        hostcalls::dispatch_http_call(cluster, headers, Some(body), Vec::new(), timeout).ok()
     }
 
     fn set_tick_period(&self, root: u32, period: Duration) {

@@ -1,7 +1,6 @@
 //! The CPU of an application, as the metrics and the control plane see it.
 
 use super::cpu_app::CpuApp;
-use super::member::Phase;
 use super::node::Node;
 use super::status::{AppCpu, AppLease, ContainerCpu, PodCpu, Which};
 use crate::cores::Cores;
@@ -19,20 +18,11 @@ impl CpuApp {
                 name: member.pod.clone(),
                 quota: Some(Cores::ZERO),
                 used: Duration::ZERO,
-                managed: Some(false),
             });
             // What is in the files of an observer is nothing that an agent gives.
             let written = member.written.cores().filter(|_| node.enforcing);
             pod.quota = pod.quota.zip(written).map(|(quota, more)| quota + more);
             pod.used += member.more.readings.used();
-            pod.managed = match (member.phase, pod.managed) {
-                _ if !node.enforcing => Some(false),
-                (Phase::Managed, _) | (_, Some(true)) => Some(true),
-                // It comes anew, with another floor, and keeps the agent's quota until then.
-                (Phase::Joining, _) if member.attached && !member.theirs => Some(true),
-                (Phase::Joining, _) => None,
-                (Phase::Paused { .. }, before) => before,
-            };
         }
         pods.into_values().collect::<Vec<_>>().into_iter()
     }

@@ -15,7 +15,7 @@ use crate::cores::Cores;
 use crate::lease::Leases;
 use crate::pods::Pod;
 use crate::qos::Answers;
-use crate::report::{Hosts, PodName};
+use crate::report::PodName;
 use crate::state::{Kept, KeptGroups, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,8 +42,6 @@ pub struct Agent {
     asking: BTreeSet<Id>,
     /// Whether each container was given to its application since the start.
     placed: bool,
-    /// The pods of this node, and whether an application has them.
-    hosts: Option<Arc<Hosts>>,
     steps: u64,
     /// The time of the last step.
     now: Duration,
@@ -75,7 +73,6 @@ impl Agent {
             qos: Apps::new(),
             asking: BTreeSet::new(),
             placed: false,
-            hosts: None,
             steps: 0,
             now: Duration::ZERO,
         }
@@ -174,11 +171,9 @@ impl Agent {
     /// Gives each container to its application.
     fn place(&mut self) {
         let (Some(config), Some(pods)) = (&self.config, self.pods.clone()) else { return };
-        let (mut wanted, mut hosts) = (Placed::new(), Hosts::new());
+        let mut wanted = Placed::new();
         for pod in pods.iter() {
-            let app = config.app_of(pod);
-            *hosts.entry(PodName::of(pod)).or_default() |= app.is_some();
-            let Some((name, app)) = app else { continue };
+            let Some((name, app)) = config.app_of(pod) else { continue };
             for container in pod.containers.iter().filter(|container| app.containers.has(&container.name)) {
                 let id = Id::new(pod, container);
                 wanted.entry(name).or_default().insert(id, Wanted { pod, container });
@@ -193,7 +188,6 @@ impl Agent {
         resource::add(&mut self.memory, &mut self.node, self.now, config, &wanted);
         resource::add(&mut self.qos, &mut self.node, self.now, config, &wanted);
         self.put_back_others();
-        self.hosts = Some(Arc::new(hosts));
     }
 
     /// Says what is in use of limits over nodes. What no application uses is given back, once it is
@@ -303,11 +297,6 @@ impl Agent {
     /// The CPU of the pods now.
     pub fn pods(&self) -> impl Iterator<Item = PodCpu> {
         self.cpu.values().flat_map(|running| running.pods(&self.node))
-    }
-
-    /// The pods of this node; none: not known yet.
-    pub fn hosts(&self) -> Option<Arc<Hosts>> {
-        self.hosts.clone()
     }
 
     /// The pods whose response times move shares.

@@ -37,8 +37,6 @@ pub struct PodCpu {
     pub quota: Option<Cores>,
     /// What they have used since they were found.
     pub used: Duration,
-    /// Whether the quota of one of them is the agent's; none: one is to come under the limit.
-    pub managed: Option<bool>,
 }
 
 /// The CPU of an application.

@@ -1,9 +1,11 @@
 //! What is counted and logged.
 
 use crate::cgroup::GroupError;
+use bloc_daemon::throttle::Throttle;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A group cannot be read.
 pub const READ: &str = "read";
@@ -25,22 +27,21 @@ pub const fn of_write(error: &GroupError) -> &'static str {
 
 /// After so long without a failure the next one is logged as the first.
 const FORGET: Duration = Duration::from_secs(600);
-/// The most subjects that are told apart.
-const MOST_SUBJECTS: usize = 1_000;
-
-/// Failures of one kind of a file or an application.
-#[derive(Debug)]
-struct Failures {
-    count: u64,
-    last: Instant,
-}
 
 /// Counters since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     pub(super) writes: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,
-    subjects: BTreeMap<(&'static str, String), Failures>,
+    /// Of the failures about one thing, the first is logged, and then each with which their number
+    /// has doubled.
+    logged: Throttle,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { writes: 0, errors: BTreeMap::new(), logged: Throttle::doubling(FORGET) }
+    }
 }
 
 impl Tally {
@@ -48,7 +49,7 @@ impl Tally {
     /// what it is about.
     pub(super) fn error(&mut self, kind: &'static str, error: &dyn Display) {
         self.count(kind);
-        if let Some(count) = self.is_logged(kind, &error.to_string(), Instant::now()) {
+        if let Some(count) = self.logged.due(&subject(kind, &error.to_string()), Instant::now()) {
             tracing::warn!(kind, %error, count, "failed");
         }
     }
@@ -57,25 +58,10 @@ impl Tally {
     pub(super) fn count(&mut self, kind: &'static str) {
         *self.errors.entry(kind).or_default() += 1;
     }
+}
 
-    /// Of the failures about one thing, the first is logged, and then each with which their number
-    /// has doubled. Returns that number.
-    fn is_logged(&mut self, kind: &'static str, error: &str, now: Instant) -> Option<u64> {
-        let subject = error.split(": ").next().unwrap_or_default().to_owned();
-        if self.subjects.len() >= MOST_SUBJECTS && !self.subjects.contains_key(&(kind, subject.clone())) {
-            self.subjects.retain(|_, failures| now.saturating_duration_since(failures.last) < FORGET);
-            if self.subjects.len() >= MOST_SUBJECTS {
-                return None;
-            }
-        }
-        let failures = self.subjects.entry((kind, subject)).or_insert(Failures { count: 0, last: now });
-        if now.saturating_duration_since(failures.last) >= FORGET {
-            failures.count = 0;
-        }
-        failures.count += 1;
-        failures.last = now;
-        failures.count.is_power_of_two().then_some(failures.count)
-    }
+fn subject(kind: &str, error: &str) -> String {
+    format!("{kind} {}", error.split(": ").next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -83,27 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_file_and_application_is_logged_first_and_when_its_failures_have_doubled() {
-        let (mut tally, now) = (Tally::default(), Instant::now());
-        let mut logged =
-            |kind, error: &str, seconds| tally.is_logged(kind, error, now + Duration::from_secs(seconds)).is_some();
-        let first: Vec<bool> = (0..5).map(|second| logged(WRITE, "a/cpu.max: 5 cannot be written", second)).collect();
-        assert_eq!(first, [true, true, false, true, false]);
-        assert!(logged(WRITE, "b/cpu.max: 5 cannot be written", 5), "another file");
-        assert!(logged(READ, "a/cpu.max: no such file", 5), "another kind");
-        assert!(!logged(WRITE, "a/cpu.max: 7 cannot be written", 603), "the same file");
-        assert!(logged(WRITE, "a/cpu.max: 5 cannot be written", 1_203), "after a pause");
-    }
-
-    #[test]
-    fn so_many_subjects_at_most_are_told_apart() {
-        let (mut tally, now) = (Tally::default(), Instant::now());
-        for n in 0..MOST_SUBJECTS {
-            assert_eq!(tally.is_logged(READ, &format!("{n}: x"), now), Some(1));
-        }
-        assert_eq!(tally.is_logged(READ, "more: x", now), None);
-        assert_eq!(tally.is_logged(READ, "0: x", now), Some(2));
-        assert_eq!(tally.is_logged(READ, "more: x", now + FORGET), Some(1));
-        assert_eq!(tally.subjects.len(), 1);
+    fn failures_are_told_apart_by_kind_and_file_or_application() {
+        let write = subject(WRITE, "a/cpu.max: 5 cannot be written");
+        assert_eq!(write, subject(WRITE, "a/cpu.max: 7 cannot be written"));
+        assert_ne!(write, subject(WRITE, "b/cpu.max: 5 cannot be written"));
+        assert_ne!(write, subject(READ, "a/cpu.max: no such file"));
     }
 }

@@ -4,10 +4,10 @@ use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryCo
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::{cpu, memory, qos};
+use bloc_daemon::ranges::{is_app, refused, within};
 use bloc_policy::config::ConfigError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::time::Duration;
 
 #[derive(Deserialize)]
@@ -102,14 +102,6 @@ const MOST_RESERVE: f64 = 0.9;
 const LEAST_TARGET: Duration = Duration::from_millis(1);
 const MOST_TARGET: Duration = Duration::from_secs(60);
 
-fn refused(path: String, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
-    ConfigError::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
-}
-
-fn within<T: PartialOrd + Display>(path: String, value: T, least: T, most: T) -> Result<T, ConfigError> {
-    if (&least..=&most).contains(&&value) { Ok(value) } else { Err(refused(path, value, format!("{least} to {most}"))) }
-}
-
 impl Config {
     /// Reads YAML.
     ///
@@ -153,7 +145,7 @@ impl ConfigSpec {
             };
             let app = app.check(&at)?;
             let leased = app.cpu.as_ref().is_some_and(|cpu| cpu.over == Over::Cluster);
-            if leased && !can_be_leased(&name) {
+            if leased && !is_app(&text) {
                 return Err(refused(at, text, LEASED_NAMES));
             }
             apps.insert(name, app);
@@ -170,21 +162,8 @@ fn name(text: &str) -> Option<AppName> {
     (plain(namespace) && plain(name)).then(|| AppName { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
-/// With its namespace: an object of Kubernetes is named by both.
-const MOST_LEASED_NAME: usize = 240;
 const LEASED_NAMES: &str =
     "with `over: cluster` namespace/name, each a lower-case DNS name, at most 240 bytes together";
-
-/// Whether Kubernetes may have an object of this name.
-fn can_be_leased(name: &AppName) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
-            && label.bytes().next().is_some_and(alphanumeric)
-            && label.bytes().next_back().is_some_and(alphanumeric)
-    };
-    name.to_string().len() <= MOST_LEASED_NAME && label(&name.namespace) && name.name.split('.').all(label)
-}
 
 impl AppSpec {
     fn check(self, at: &str) -> Result<AppConfig, ConfigError> {
@@ -216,16 +195,12 @@ impl CpuSpec {
         let limit = within(path("limit"), limit, LEAST, MOST)?;
         let floor = within(path("floor"), floor.unwrap_or(FLOOR.min(limit)), LEAST, limit)?;
         let usual = cpu::Rule::default();
-        let window = match window {
-            None => usual.window,
-            Some(window) if (1..=MOST_WINDOW).contains(&window) => window as usize,
-            Some(window) => return Err(refused(path("window"), window, "1 to 50")),
-        };
+        let window = window.map(|window| within(path("window"), window, 1, MOST_WINDOW)).transpose()?;
         let rule = cpu::Rule {
             grow: within(path("grow"), grow.unwrap_or(usual.grow), LEAST_PART, 1.0)?,
             shrink: within(path("shrink"), shrink.unwrap_or(usual.shrink), LEAST_PART, 1.0)?,
             slack: within(path("slack"), slack.unwrap_or(usual.slack), LEAST, MOST_SLACK)?,
-            window,
+            window: window.map_or(usual.window, |window| window as usize),
         };
         let over = match over {
             OverSpec::Node => Over::Node,

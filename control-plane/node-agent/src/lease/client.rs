@@ -2,15 +2,14 @@
 
 use super::file::{Contents, LeaseFile};
 use super::leases::{Due, Leases};
-use crate::replicas::{BodyError, Replicas, Target, body};
-use bloc_leases::{Ask, Asks, Part, Told, Tolds};
+use crate::replicas::{Client, Replicas, Target};
+use bloc_daemon::ranges::within;
+use bloc_leases::{Ask, Asks, LEASE_PATH, Part, Told, Tolds};
+use bloc_policy::config::ConfigError;
 use futures_util::future::join_all;
-use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, StatusCode};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -18,17 +17,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 const EVERY: Duration = Duration::from_millis(500);
 /// How long after a fall: others may fall with it.
 const SOON: Duration = Duration::from_millis(50);
-/// How long an answer may take.
-const TIMEOUT: Duration = Duration::from_millis(800);
-/// How long a replica that hangs is left alone: it must not delay what the others hear.
-const PAUSE: Duration = Duration::from_secs(3);
-/// How long one is left alone that refuses a connection, or has no room: it is not there yet.
-const AWAY: Duration = Duration::from_secs(1);
 /// The most applications of a message: with the longest names they take 50 KB, and 96 KiB are
 /// allowed.
 const MOST_APPS: usize = 100;
-/// How much of a refusal is logged.
-const MOST_TEXT: usize = 300;
 /// The kinds of failures.
 const LEASE: &str = "lease";
 const STATE: &str = "state";
@@ -51,8 +42,8 @@ pub struct Asker {
 /// Asks for what this node wants, and gives back what it does not use. `failed` hears of each
 /// failure, by kind.
 pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str, String)) {
-    let mut to = match To::new() {
-        Ok(to) => to,
+    let client = match Client::new(asker.target.clone()) {
+        Ok(client) => client,
         Err(error) => return failed(LEASE, error),
     };
     let mut replicas = Replicas::new(asker.target.clone());
@@ -70,7 +61,7 @@ pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str,
         if let Err(error) = replicas.resolve().await {
             failed(LEASE, error);
         }
-        let heard = to.ask_all(&asker, replicas.addresses(), &asks, &failed).await;
+        let heard = asker.ask_all(&client, replicas.addresses(), &asks, &failed).await;
         leases.hear(&heard);
     }
 }
@@ -109,128 +100,61 @@ impl Asker {
         }
         Ok(Some(token.to_owned()))
     }
-}
-
-/// What went wrong with a replica.
-struct Failure {
-    text: String,
-    /// For how long it is left alone.
-    pause: Duration,
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self { text, pause: Duration::ZERO }
-    }
-}
-
-impl From<BodyError> for Failure {
-    fn from(error: BodyError) -> Self {
-        let pause = if error.hangs { PAUSE } else { Duration::ZERO };
-        Self { text: error.into(), pause }
-    }
-}
-
-/// How the replicas are asked.
-pub(super) struct To {
-    client: Client,
-    /// Who hangs or is away is left alone until then.
-    pauses: BTreeMap<SocketAddr, Instant>,
-}
-
-impl To {
-    pub(super) fn new() -> Result<Self, String> {
-        let client = Client::builder().timeout(TIMEOUT).no_proxy().redirect(Policy::none()).build();
-        Ok(Self { client: client.map_err(|error| error.to_string())?, pauses: BTreeMap::new() })
-    }
 
     /// Asks the replicas. Returns what each one says; none: nothing.
     pub(super) async fn ask_all(
-        &mut self,
-        asker: &Asker,
+        &self,
+        client: &Client,
         addresses: &[SocketAddr],
         asks: &[Ask],
         failed: &impl Fn(&'static str, String),
     ) -> Vec<Option<Vec<Told>>> {
-        let token = match asker.token() {
+        let token = match self.token() {
             Ok(token) => token,
             Err(error) => {
                 failed(LEASE, error);
                 return Vec::new();
             }
         };
-        let now = Instant::now();
-        self.pauses.retain(|_, until| *until > now);
-        let (to, token) = (&*self, token.as_deref());
-        let answers = addresses.iter().map(|address| async move {
-            let rests = to.pauses.contains_key(address);
-            if rests { None } else { Some(to.ask(asker, *address, token, asks).await) }
+        let token = token.as_deref();
+        let answers = addresses.iter().map(|&address| async move {
+            if client.rests(address) {
+                return None;
+            }
+            self.ask(client, address, token, asks).await.map_err(|error| failed(LEASE, error)).ok()
         });
-        let answers = join_all(answers).await;
-        let mut heard = Vec::new();
-        for (address, answer) in addresses.iter().zip(answers) {
-            heard.push(match answer {
-                Some(Ok(told)) => Some(told),
-                Some(Err(Failure { text, pause })) => {
-                    failed(LEASE, text);
-                    self.pauses.insert(*address, Instant::now() + pause);
-                    None
-                }
-                None => None,
-            });
-        }
-        heard
+        join_all(answers).await
     }
 
     /// Asks a replica. Returns what it says.
     async fn ask(
         &self,
-        asker: &Asker,
+        client: &Client,
         address: SocketAddr,
         token: Option<&str>,
         asks: &[Ask],
-    ) -> Result<Vec<Told>, Failure> {
+    ) -> Result<Vec<Told>, String> {
         let mut told = Vec::new();
         for asks in asks.chunks(MOST_APPS) {
-            let url = format!("http://{address}/v1/lease");
-            let mut request = self.client.post(url).header("host", asker.target.authority());
-            if let Some(token) = token {
-                request = request.bearer_auth(token);
-            }
-            told.extend(send(address, request.json(&message(&asker.node, asker.saved.life, asks)), asks).await?);
+            let message = message(&self.node, self.saved.life, asks);
+            let answer = client.post(address, LEASE_PATH, token, &message).await?;
+            let said = understand(&answer.unwrap_or_default(), asks);
+            told.extend(said.map_err(|error| format!("{address}: {error}"))?);
         }
         Ok(told)
     }
 }
 
-/// Sends a message. Returns what is said of what it asks for.
-async fn send(address: SocketAddr, request: RequestBuilder, asks: &[Ask]) -> Result<Vec<Told>, Failure> {
-    let failed = |error: reqwest::Error| {
-        let pause = if error.is_timeout() { PAUSE } else { Duration::ZERO };
-        Failure { text: format!("{address}: {error}"), pause: if error.is_connect() { pause.max(AWAY) } else { pause } }
-    };
-    let response = request.send().await.map_err(failed)?;
-    let status = response.status();
-    let body = body(address, response).await?;
-    if status == StatusCode::NOT_FOUND {
-        return Err(format!("{address}: {status}: this control plane leases nothing").into());
-    }
-    if status != StatusCode::OK {
-        let text = String::from_utf8_lossy(&body[..body.len().min(MOST_TEXT)]).into_owned();
-        let pause = if status == StatusCode::SERVICE_UNAVAILABLE { AWAY } else { Duration::ZERO };
-        return Err(Failure { text: format!("{address}: {status}: {}", text.trim()), pause });
-    }
-    let tolds: Tolds = serde_json::from_slice(&body).map_err(|error| format!("{address}: {error}"))?;
+/// What is said of these applications.
+fn understand(body: &[u8], asks: &[Ask]) -> Result<Vec<Told>, ConfigError> {
+    let tolds: Tolds = ConfigError::read_json(body)?;
     // Others than those asked for are nobody's.
     let asked = |told: &Told| asks.iter().any(|ask| ask.name == told.name);
     let told: Vec<Told> = tolds.apps.into_iter().filter(asked).collect();
-    match told.iter().find(|told| told.part > Part::WHOLE) {
-        Some(Told { name, part, .. }) => {
-            let (part, most) = (part.get(), Part::WHOLE.get());
-            Err(format!("{address}: {name}: part {part} is not allowed; allowed: 0 to {most}").into())
-        }
-        None => Ok(told),
+    for Told { name, part, .. } in &told {
+        within(format_args!("{name}.part"), part.get(), 0, Part::WHOLE.get())?;
     }
+    Ok(told)
 }
 
 fn message(node: &str, life: u64, asks: &[Ask]) -> Asks {

@@ -1,8 +1,9 @@
 //! The client at control planes that answer what they are told to.
 
-use super::client::{Asker, To, ask};
+use super::client::{Asker, ask};
 use super::file::{Contents, LeaseFile};
 use super::leases::{Leases, Use};
+use crate::replicas::Client;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -237,11 +238,11 @@ async fn what_is_held_stays_without_an_answer_and_after_a_restart() {
     holds(&leases, (500_000, 500_000)).await;
     let first = replica.until("it is on the disk", |asked| asked.disk.as_ref().unwrap().part(A) == HALF).await;
     for (answer, error) in [
-        (Answer::Status(404), "404 Not Found: this control plane leases nothing"),
+        (Answer::Status(404), "404 Not Found"),
         (Answer::Status(503), "503 Service Unavailable"),
         (Answer::Text("no"), "expected ident"),
-        (Answer::Holds(1_000_001, 0), "shop/a: part 1000001 is not allowed; allowed: 0 to 1000000"),
-        (Answer::Hangs, "error sending request"),
+        (Answer::Holds(1_000_001, 0), "shop/a.part: 1000001 is not allowed; allowed: 0 to 1000000"),
+        (Answer::Hangs, "no answer in time"),
     ] {
         *replica.answer.lock().unwrap() = answer;
         assert_eq!(node.fails(error).await, "lease");
@@ -288,22 +289,22 @@ async fn one_that_hangs_or_is_away_is_left_alone_for_a_while() {
         (Answer::Hangs, true),
         (Answer::Stalls, true),
         (Answer::Status(503), true),
-        (Answer::Status(500), false),
+        (Answer::Status(500), true),
         (Answer::Text("no"), false),
     ] {
-        let mut to = To::new().unwrap();
+        let client = Client::new(asker.target.clone()).unwrap();
         let before = replica.asked().len();
         *replica.answer.lock().unwrap() = answer;
         for _ in 0..2 {
-            assert_eq!(to.ask_all(&asker, &[replica.address], &asks, &failed).await, [None]);
+            assert_eq!(asker.ask_all(&client, &[replica.address], &asks, &failed).await, [None]);
         }
         assert_eq!(replica.asked().len() - before, if rests { 1 } else { 2 });
     }
-    let mut to = To::new().unwrap();
+    let client = Client::new(asker.target.clone()).unwrap();
     node.failures.lock().unwrap().clear();
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for _ in 0..2 {
-        assert_eq!(to.ask_all(&asker, &[nobody], &asks, &failed).await, [None]);
+        assert_eq!(asker.ask_all(&client, &[nobody], &asks, &failed).await, [None]);
     }
     assert_eq!(node.failures.lock().unwrap().len(), 1, "a connection that is refused");
 }
@@ -316,10 +317,10 @@ async fn each_replica_is_asked_and_one_that_hangs_is_left_alone() {
     let (mut asker, leases) = node.asker(&good, None);
     let failed = |kind, error| node.failures.lock().unwrap().push((kind, error));
     step(&leases, |lease| lease.part);
-    let mut to = To::new().unwrap();
+    let client = Client::new(asker.target.clone()).unwrap();
     let mut round = async || {
         let asks = asker.due(&leases, &failed).await;
-        let heard = to.ask_all(&asker, &[good.address, bad.address], &asks, &failed).await;
+        let heard = asker.ask_all(&client, &[good.address, bad.address], &asks, &failed).await;
         leases.hear(&heard);
         heard.iter().map(Option::is_some).collect::<Vec<_>>()
     };

@@ -1,11 +1,13 @@
 //! What is held, on the disk.
 
 use crate::originals::StateError;
+use bloc_daemon::file::replace_on_disk;
+use bloc_daemon::ranges::refused;
 use bloc_leases::{MOST_COUNT, Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "leases.json";
@@ -87,15 +89,9 @@ impl LeaseFile {
     /// # Errors
     /// It cannot be written. The last one stays, or nobody knows which one is there.
     pub fn save(&self, contents: &Contents) -> Result<(), StateError> {
-        let new = self.path.with_extension("json.new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&serde_json::to_vec_pretty(&Saves { node: &self.node, contents })?)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
-        write().map_err(|error| StateError::new(&self.path, error))
+        let text = serde_json::to_vec_pretty(&Saves { node: &self.node, contents }).map_err(io::Error::from);
+        let saved = text.and_then(|text| replace_on_disk(&self.path, &text));
+        saved.map_err(|error| StateError::new(&self.path, error))
     }
 }
 
@@ -104,7 +100,7 @@ fn understand(bytes: &[u8]) -> Result<Saved, String> {
     // No replica takes a later life than that.
     match saved.contents.life {
         ..MOST_COUNT => Ok(saved),
-        life => Err(format!("life: {life} is not allowed; allowed: 0 to {}", MOST_COUNT - 1)),
+        life => Err(refused("life", life, format!("0 to {}", MOST_COUNT - 1)).to_string()),
     }
 }
 

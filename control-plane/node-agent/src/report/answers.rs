@@ -7,9 +7,8 @@
 //! A replica forgets a pod that is not asked for within 15 s, and begins at 0. So an older base is
 //! no base.
 
-use super::message::PodName;
 use crate::qos::Answers;
-use serde::Deserialize;
+use bloc_daemon::cpu::{CpuAnswer, PodAnswers, PodName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,40 +18,6 @@ pub type Heard = Arc<Mutex<BTreeMap<PodName, Answers>>>;
 
 /// How long a base counts.
 const KEPT: Duration = Duration::from_secs(10);
-/// The longest name of a replica, in bytes.
-const MOST_NAME: usize = 100;
-
-/// The answer of a replica.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Said {
-    /// Its name, another one after each start.
-    pub(super) replica: String,
-    pub(super) answers: Vec<Sums>,
-}
-
-/// What a pod has answered since that replica was first asked for it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Sums {
-    #[serde(flatten)]
-    pub(super) pod: PodName,
-    pub(super) count: u64,
-    pub(super) seconds: f64,
-}
-
-impl Said {
-    /// Reads an answer.
-    ///
-    /// # Errors
-    /// It is none.
-    pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let said: Self = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        if (1..=MOST_NAME).contains(&said.replica.len()) {
-            Ok(said)
-        } else {
-            Err(format!("replica: a name of {} bytes; allowed: 1 to {MOST_NAME}", said.replica.len()))
-        }
-    }
-}
 
 /// The last sums of a pod at a replica, and when it was asked for them.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +35,7 @@ impl Bases {
     /// answered. Forgets who has not been asked for long.
     pub(super) fn hear(
         &mut self,
-        said: Vec<Said>,
+        said: Vec<CpuAnswer>,
         asks: &BTreeSet<PodName>,
         asked: Duration,
     ) -> BTreeMap<PodName, Answers> {
@@ -94,10 +59,10 @@ impl Bases {
 
 /// The sums of each pod at each replica. If it was asked at two addresses, the later answer has the
 /// larger sums. Without pods that were not asked for, and times that cannot be.
-fn newest(said: Vec<Said>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, PodName), Answers> {
+fn newest(said: Vec<CpuAnswer>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, PodName), Answers> {
     let mut newest: BTreeMap<_, Answers> = BTreeMap::new();
-    for Said { replica, answers } in said {
-        for Sums { pod, count, seconds } in answers {
+    for CpuAnswer { replica, answers } in said {
+        for PodAnswers { pod, count, seconds } in answers {
             let Ok(time) = Duration::try_from_secs_f64(seconds) else { continue };
             if asks.contains(&pod) {
                 let sums = newest.entry((replica.clone(), pod)).or_default();

@@ -1,24 +1,15 @@
 //! What is due to be sent to a replica.
 
-use super::message::{Cpu, Entry, Pod, PodName};
+use super::message::{Cpu, Pod};
+use bloc_daemon::cpu::{PodCpu, PodName, differs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A quota that has changed by this part is sent at once.
-const CHANGE: f64 = 0.05;
 /// How often all is sent.
 pub const ALL: Duration = Duration::from_secs(5);
 
 /// Of what is no longer limited.
-const GONE: Pod = Pod { cores: None, used_seconds: 0.0, managed: None };
-
-/// Whether who knows of so many cores is told at once that there are so many.
-pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
-    match (knows, is) {
-        (Some(knows), Some(is)) => (is - knows).abs() >= CHANGE * knows,
-        (knows, is) => knows != is,
-    }
-}
+const GONE: Pod = Pod { cores: None, used_seconds: 0.0 };
 
 /// What a replica knows.
 #[derive(Debug, Default)]
@@ -31,22 +22,25 @@ pub(super) struct Known {
 impl Known {
     /// The pods that are to be told at `now`, and whether that is all, also if there are none; then
     /// it counts as known. A pod that is no longer limited, or gone, is named once without cores.
-    pub(super) fn next(&mut self, cpu: &Cpu, now: Duration) -> Option<(Vec<Entry>, bool)> {
+    pub(super) fn next(&mut self, cpu: &Cpu, now: Duration) -> Option<(Vec<PodCpu>, bool)> {
         let all = self.all.is_none_or(|at| now.saturating_sub(at) >= ALL);
         if all {
             self.all = Some(now);
         }
         let differs = |name: &PodName, pod: &Pod| differs(self.cores.get(name).copied(), pod.cores);
         let changed = cpu.pods.iter().filter(|(name, pod)| all || differs(name, pod));
-        let mut pods: Vec<Entry> = changed.map(|(name, pod)| Entry { name: name.clone(), pod: *pod }).collect();
+        let mut pods: Vec<(PodName, Pod)> = changed.map(|(name, pod)| (name.clone(), *pod)).collect();
         let gone = self.cores.keys().filter(|name| !cpu.pods.contains_key(name));
-        pods.extend(gone.map(|name| Entry { name: name.clone(), pod: GONE }));
-        for Entry { name, pod } in &pods {
+        pods.extend(gone.map(|name| (name.clone(), GONE)));
+        let told = |(name, pod): (PodName, Pod)| {
+            let told = pod.told(&name);
             match pod.cores {
-                Some(cores) => drop(self.cores.insert(name.clone(), cores)),
-                None => drop(self.cores.remove(name)),
+                Some(cores) => drop(self.cores.insert(name, cores)),
+                None => drop(self.cores.remove(&name)),
             }
-        }
+            told
+        };
+        let pods: Vec<PodCpu> = pods.into_iter().map(told).collect();
         (all || !pods.is_empty()).then_some((pods, all))
     }
 
@@ -62,14 +56,15 @@ mod tests {
 
     fn cpu(cores: &[(&str, f64)]) -> Cpu {
         let name = |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned() };
-        let pods = cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), ..GONE })).collect();
+        let pods =
+            cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), used_seconds: 1.5 })).collect();
         Cpu { pods, ..Cpu::default() }
     }
 
     /// The pods of the next message, and whether it is about all.
     fn next(known: &mut Known, cpu: &Cpu, millis: u64) -> Option<(Vec<String>, bool)> {
         let (pods, all) = known.next(cpu, Duration::from_millis(millis))?;
-        Some((pods.iter().map(|entry| entry.name.name.clone()).collect(), all))
+        Some((pods.into_iter().map(|pod| pod.name).collect(), all))
     }
 
     #[test]
@@ -93,7 +88,7 @@ mod tests {
         next(&mut known, &cpu(&[("a", 1.0)]), 0);
         assert_eq!(next(&mut known, &cpu(&[("a", 1.0), ("b", 0.0)]), 200), Some((vec!["b".to_owned()], false)));
         let (pods, all) = known.next(&cpu(&[("a", 1.0)]), Duration::from_millis(400)).unwrap();
-        assert_eq!((pods.len(), &*pods[0].name.name, pods[0].pod.cores, all), (1, "b", None, false));
+        assert_eq!((pods.len(), &*pods[0].name, pods[0].cores, all), (1, "b", None, false));
         assert_eq!(next(&mut known, &cpu(&[("a", 1.0), ("b", 0.0)]), 600), Some((vec!["b".to_owned()], false)));
     }
 

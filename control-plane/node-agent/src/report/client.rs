@@ -1,41 +1,25 @@
 //! The requests to the control plane.
 
-use super::answers::{Bases, Heard, Said, put};
+use super::answers::{Bases, Heard, put};
 use super::changes::Known;
-use super::message::{Cpu, Message, PodName, about_apps, about_asks, about_pods};
-use crate::replicas::{Replicas, Target, body};
+use super::message::{Cpu, about_apps, about_asks, about_pods};
+use crate::replicas::{Client, Replicas, Target};
+use bloc_daemon::cpu::{CPU_PATH, CpuAnswer, CpuMessage, PodName};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use reqwest::{Response, StatusCode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// How often it is looked whether the name of the control plane is to be resolved.
 const FIND: Duration = Duration::from_secs(1);
 /// How often changes are sent at most.
 const EVERY: Duration = Duration::from_millis(200);
-/// How long an answer may take.
-const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often pods are asked for.
 const ASK: Duration = Duration::from_secs(1);
-/// How long an answer with response times may take: a replica that hangs must not delay the next
-/// question.
-const ASK_TIMEOUT: Duration = Duration::from_millis(800);
-/// How long a replica that has failed is left alone.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// One replica.
-#[derive(Debug, Default)]
-struct Replica {
-    known: Known,
-    /// Until then it is left alone.
-    pause: Duration,
-}
-
 /// Tells the control plane what changes, until the sender is gone. What pods have answered is added
 /// to `heard`. `failed` hears of each failure.
 pub async fn report(
@@ -45,11 +29,10 @@ pub async fn report(
     heard: Heard,
     failed: impl Fn(String),
 ) {
-    let client = match client() {
-        Ok(client) => client,
-        Err(error) => return failed(error.to_string()),
+    let to = match To::new(&target, &node) {
+        Ok(to) => to,
+        Err(error) => return failed(error),
     };
-    let to = To { client: &client, target: &target, node: &node, began: Instant::now() };
     let addresses = watch::Sender::new(Vec::new());
     // Whoever hangs with one does not delay the others.
     tokio::select! {
@@ -57,10 +40,6 @@ pub async fn report(
         () = tell_all(&to, told.clone(), addresses.subscribe(), &failed) => {}
         () = ask_all(&to, told, addresses.subscribe(), &heard, &failed) => {}
     }
-}
-
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
-    reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build()
 }
 
 /// Resolves the addresses of the replicas.
@@ -87,7 +66,7 @@ pub(super) async fn tell_all(
 ) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut replicas: BTreeMap<SocketAddr, Replica> = BTreeMap::new();
+    let mut replicas: BTreeMap<SocketAddr, Known> = BTreeMap::new();
     let (mut telling, mut busy) = (FuturesUnordered::new(), BTreeSet::new());
     while told.has_changed().is_ok() {
         tokio::select! {
@@ -97,18 +76,18 @@ pub(super) async fn tell_all(
                 replicas.retain(|address, _| all.contains(address));
                 for address in all {
                     if busy.insert(address) {
-                        let (mut replica, cpu) = (replicas.remove(&address).unwrap_or_default(), Arc::clone(&cpu));
+                        let (mut known, cpu) = (replicas.remove(&address).unwrap_or_default(), Arc::clone(&cpu));
                         telling.push(async move {
-                            let error = to.tell(address, &mut replica, &cpu).await;
-                            (address, replica, error)
+                            let told = to.tell(address, &mut known, &cpu).await;
+                            (address, known, told)
                         });
                     }
                 }
             }
-            Some((address, replica, error)) = telling.next() => {
+            Some((address, known, told)) = telling.next() => {
                 busy.remove(&address);
-                replicas.insert(address, replica);
-                error.into_iter().for_each(failed);
+                replicas.insert(address, known);
+                told.err().into_iter().for_each(failed);
             }
         }
     }
@@ -142,62 +121,52 @@ async fn ask_all(
 
 /// How to send.
 pub(super) struct To<'a> {
-    pub(super) client: &'a reqwest::Client,
-    pub(super) target: &'a Target,
-    pub(super) node: &'a str,
-    pub(super) began: Instant,
+    /// For pods.
+    client: Client,
+    /// For all else: what is wrong with that must not keep pods from being told.
+    apart: Client,
+    node: &'a str,
+    began: Instant,
 }
 
-impl To<'_> {
+impl<'a> To<'a> {
+    pub(super) fn new(target: &Target, node: &'a str) -> Result<Self, String> {
+        let client = || Client::new(target.clone());
+        Ok(Self { client: client()?, apart: client()?, node, began: Instant::now() })
+    }
+
     /// Tells a replica what is due. Returns what went wrong.
-    async fn tell(&self, address: SocketAddr, replica: &mut Replica, cpu: &Cpu) -> Option<String> {
-        let now = self.began.elapsed();
-        if now < replica.pause {
-            return None;
+    async fn tell(&self, address: SocketAddr, known: &mut Known, cpu: &Cpu) -> Result<(), String> {
+        if self.client.rests(address) {
+            return Ok(());
         }
-        let (pods, all) = replica.known.next(cpu, now)?;
+        let Some((pods, all)) = known.next(cpu, self.began.elapsed()) else { return Ok(()) };
         for message in about_pods(self.node, &pods) {
-            if let Err(error) = self.send(address, message).await {
-                replica.known.forget();
-                replica.pause = self.began.elapsed() + PAUSE;
-                return Some(error);
-            }
+            let told = self.client.post(address, CPU_PATH, None, &message).await;
+            told.inspect_err(|_| known.forget())?;
         }
-        // Whatever is wrong with these, the pods are known.
         for message in about_apps(self.node, if all { &cpu.apps } else { &[] }) {
-            if let Err(error) = self.send(address, message).await {
-                return Some(error);
-            }
+            self.apart.post(address, CPU_PATH, None, &message).await?;
         }
-        None
+        Ok(())
     }
 
     /// Asks a replica for pods. Returns what it has said, and what went wrong.
-    async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<Said>, Option<String>) {
+    async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<CpuAnswer>, Option<String>) {
         let mut said = Vec::new();
         for message in about_asks(self.node, pods) {
-            match timeout(ASK_TIMEOUT, self.hear(address, message)).await {
-                Ok(Ok(more)) => said.extend(more),
-                Ok(Err(error)) => return (said, Some(error)),
-                Err(_) => return (said, Some(format!("{address}: no answer in time"))),
+            match self.hear(address, &message).await {
+                Ok(more) => said.extend(more),
+                Err(error) => return (said, Some(error)),
             }
         }
         (said, None)
     }
 
     /// Sends a question. An older control plane has no answer.
-    async fn hear(&self, address: SocketAddr, message: Message<'_>) -> Result<Option<Said>, String> {
-        let response = self.send(address, message).await?;
-        if response.status() != StatusCode::OK {
-            return Ok(None);
-        }
-        let body = body(address, response).await?;
-        Said::read(&body).map(Some).map_err(|error| format!("{address}: {error}"))
-    }
-
-    async fn send(&self, address: SocketAddr, message: Message<'_>) -> Result<Response, String> {
-        let request = self.client.post(format!("http://{address}/v1/cpu")).header("host", self.target.authority());
-        let sent = request.json(&message).send().await.and_then(Response::error_for_status);
-        sent.map_err(|error| format!("{address}: {error}"))
+    async fn hear(&self, address: SocketAddr, message: &CpuMessage) -> Result<Option<CpuAnswer>, String> {
+        let body = self.apart.post(address, CPU_PATH, None, message).await?;
+        let answer = body.map(|body| CpuAnswer::read(&body)).transpose();
+        answer.map_err(|error| format!("{address}: {error}"))
     }
 }

@@ -1,6 +1,6 @@
 //! The client at control planes that answer what they are told to.
 
-use super::client::{To, client, tell_all};
+use super::client::{To, tell_all};
 use super::message::Pod;
 use super::{Cpu, Heard, PodName, report};
 use crate::qos::Answers;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -139,7 +139,7 @@ async fn nonsense_is_counted_and_harmless() {
     assert_eq!(heard, [(pod("a"), Answers { count: 1, time: Duration::from_millis(500) })]);
     let address = replica.address;
     let [text, long, cut] = &failures[..] else { panic!("{failures:?}") };
-    assert_eq!(*text, format!("{address}: expected ident at line 1 column 2"));
+    assert_eq!(*text, format!("{address}: .: expected ident at line 1 column 2"));
     assert_eq!(*long, format!("{address}: an answer of more than 1048576 bytes"));
     assert!(cut.starts_with(&format!("{address}: ")), "{cut}");
 }
@@ -179,7 +179,7 @@ async fn who_hangs_is_asked_again() {
 /// Quotas that change all the time, until `told` is dropped by an abort.
 async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
     for cores in 1.. {
-        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0, managed: Some(true) };
+        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0 };
         told.send_replace(Arc::new(Cpu { pods: [(pod("a"), pod_cpu)].into(), ..Cpu::default() }));
         sleep(Duration::from_millis(10)).await;
     }
@@ -204,8 +204,7 @@ async fn a_replica_that_hangs_does_not_delay_what_another_hears() {
     let told = watch::Sender::new(Arc::<Cpu>::default());
     let (receiver, changing) = (told.subscribe(), tokio::spawn(keep_changing(told)));
     let addresses = watch::Sender::new(replicas.to_vec());
-    let (client, target) = (client().unwrap(), "http://127.0.0.1:1".parse().unwrap());
-    let to = To { client: &client, target: &target, node: "n1", began: Instant::now() };
+    let to = To::new(&"http://127.0.0.1:1".parse().unwrap(), "n1").unwrap();
     let at_failure = Mutex::new(None);
     let failed = |error: String| {
         assert!(error.starts_with(&replicas[0].to_string()), "{error}");

@@ -1,76 +1,27 @@
-//! The message to a replica of the control plane.
+//! What there is to tell, and the messages to a replica of the control plane.
 
-use crate::agent::status::{AppCpu, ContainerCpu, PodCpu, Status};
+use crate::agent::status::{self, Status};
 use crate::cores::Cores;
-use crate::pods;
-use serde::{Deserialize, Serialize};
+use bloc_daemon::cpu::{AppCpu, ContainerCpu, CpuMessage, PodCpu, PodName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl PodName {
-    /// That of a pod.
-    pub fn of(pod: &pods::Pod) -> Self {
-        Self { namespace: pod.namespace.clone(), name: pod.name.clone() }
-    }
-}
-
-/// The pods of a node, and whether an application has them.
-pub type Hosts = BTreeMap<PodName, bool>;
-
 /// The CPU of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pod {
-    /// The sum of the quotas of its containers that the agent manages; absent: nothing is known any
+    /// The sum of the quotas of its containers that the agent manages; none: nothing is known any
     /// more.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// What they have used since they were found.
     pub used_seconds: f64,
-    /// Whether the agent has set one of them; none: it is to. The control plane is not told.
-    #[serde(skip)]
-    pub managed: Option<bool>,
 }
 
-/// A container, for the page.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Container {
-    /// Its pod.
-    pub pod: String,
-    /// Its name.
-    pub container: String,
-    /// What it may use, in cores; absent: as much as there is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota: Option<f64>,
-    /// Its use, in cores.
-    pub used: f64,
-    /// The share of periods in which it was throttled.
-    pub throttled: f64,
-}
-
-/// An application, for the page.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct App {
-    /// `namespace/name`.
-    pub name: String,
-    /// Whether the agent only observes: quotas, limit and what is free are what it would set.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub observed: bool,
-    /// The limit in force, in cores.
-    pub limit: f64,
-    /// What no container has of it.
-    pub free: f64,
-    /// Its containers.
-    pub containers: Vec<Container>,
+impl Pod {
+    /// What the control plane is told.
+    pub(super) fn told(&self, PodName { namespace, name }: &PodName) -> PodCpu {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        PodCpu { namespace, name, cores: self.cores, used_seconds: self.used_seconds }
+    }
 }
 
 /// All that there is to tell.
@@ -79,112 +30,72 @@ pub struct Cpu {
     /// The pods whose quotas are limited.
     pub pods: BTreeMap<PodName, Pod>,
     /// The applications, as of the last second.
-    pub apps: Arc<Vec<App>>,
+    pub apps: Arc<Vec<AppCpu>>,
     /// The pods whose response times are asked for.
     pub asks: Arc<BTreeSet<PodName>>,
-    /// What pods have used in the last second, in cores. The control plane computes that itself.
-    pub used: Arc<BTreeMap<PodName, f64>>,
-    /// The pods that are to come under a limit; none of their quotas is the agent's yet.
-    pub joining: BTreeSet<PodName>,
-    /// The pods of this node; none: not known yet.
-    pub hosts: Option<Arc<Hosts>>,
 }
 
-/// Of these pods, those that are to come under a limit.
-pub fn joining(pods: &[PodCpu]) -> BTreeSet<PodName> {
-    let joining = pods.iter().filter(|pod| pod.managed.is_none());
-    joining.map(|pod| PodName { namespace: pod.namespace.clone(), name: pod.name.clone() }).collect()
-}
-
-/// Of these pods, those whose quotas are limited.
-pub fn limited(pods: Vec<PodCpu>) -> BTreeMap<PodName, Pod> {
-    let limited = pods.into_iter().filter_map(|PodCpu { namespace, name, quota, used, managed }| {
-        let pod = Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64(), managed };
-        Some((PodName { namespace, name }, pod))
-    });
-    limited.collect()
-}
-
-/// What pods have used in the last second, in cores.
-pub fn used(status: &Status) -> BTreeMap<PodName, f64> {
-    let mut used = BTreeMap::new();
-    for (app, cpu) in &status.cpu {
-        let namespace = app.split('/').next().unwrap_or_default();
-        for container in &cpu.containers {
-            let pod = PodName { namespace: namespace.to_owned(), name: container.which.pod.clone() };
-            *used.entry(pod).or_default() += container.used.get();
-        }
+impl Cpu {
+    /// Of these pods.
+    pub fn new(
+        pods: impl Iterator<Item = status::PodCpu>,
+        apps: Arc<Vec<AppCpu>>,
+        asks: Arc<BTreeSet<PodName>>,
+    ) -> Self {
+        let limited = pods.filter_map(|status::PodCpu { namespace, name, quota, used }| {
+            Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
+        });
+        Self { pods: limited.collect(), apps, asks }
     }
-    used
 }
 
 /// The most containers of an application that are told: the page shows fewer.
 const MOST_CONTAINERS: usize = 200;
 
-impl App {
-    /// All that the agent shows.
-    pub fn all(status: &Status) -> Vec<Self> {
-        let container = |container: &ContainerCpu| Container {
-            pod: container.which.pod.clone(),
-            container: container.which.container.clone(),
-            quota: container.quota.map(Cores::get),
-            used: container.used.get(),
-            throttled: container.throttled,
-        };
-        let app = |(name, cpu): (&String, &AppCpu)| Self {
-            name: name.clone(),
-            observed: !status.enforcing,
-            limit: cpu.limit.get(),
-            free: cpu.free.get(),
-            containers: cpu.containers.iter().take(MOST_CONTAINERS).map(container).collect(),
-        };
-        status.cpu.iter().map(app).collect()
-    }
-}
-
-/// What one request says.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Message<'a> {
-    pub(super) node: &'a str,
-    #[serde(flatten)]
-    pub(super) about: About<'a>,
-}
-
-/// Pods, an application, or a question: whatever is wrong with one must not keep the others from
-/// being heard.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum About<'a> {
-    Pods(&'a [Entry]),
-    Apps([&'a App; 1]),
-    Asks(&'a [PodName]),
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Entry {
-    #[serde(flatten)]
-    pub(super) name: PodName,
-    #[serde(flatten)]
-    pub(super) pod: Pod,
+/// The applications that the agent shows, for the page.
+pub fn apps(status: &Status) -> Vec<AppCpu> {
+    let container = |container: &status::ContainerCpu| ContainerCpu {
+        pod: container.which.pod.clone(),
+        container: container.which.container.clone(),
+        quota: container.quota.map(Cores::get),
+        used: container.used.get(),
+        throttled: container.throttled,
+    };
+    let app = |(name, cpu): (&String, &status::AppCpu)| AppCpu {
+        name: name.clone(),
+        observed: !status.enforcing,
+        limit: cpu.limit.get(),
+        free: cpu.free.get(),
+        containers: cpu.containers.iter().take(MOST_CONTAINERS).map(container).collect(),
+    };
+    status.cpu.iter().map(app).collect()
 }
 
 /// The most pods of a message: with the longest names they take 80 KB, and 96 KiB are allowed.
 const MOST_PODS: usize = 200;
 
+// A message is about pods, an application, or a question: whatever is wrong with one must not keep
+// the others from being heard.
+
 /// The messages about these pods; one at least.
-pub(super) fn about_pods<'a>(node: &'a str, pods: &'a [Entry]) -> impl Iterator<Item = Message<'a>> {
+pub(super) fn about_pods(node: &str, pods: &[PodCpu]) -> impl Iterator<Item = CpuMessage> {
     let (first, rest) = pods.split_at(pods.len().min(MOST_PODS));
-    std::iter::once(first).chain(rest.chunks(MOST_PODS)).map(move |pods| Message { node, about: About::Pods(pods) })
+    let message = |pods: &[PodCpu]| CpuMessage { pods: pods.to_vec(), ..of(node) };
+    std::iter::once(first).chain(rest.chunks(MOST_PODS)).map(message)
 }
 
 /// The messages about these applications.
-pub(super) fn about_apps<'a>(node: &'a str, apps: &'a [App]) -> impl Iterator<Item = Message<'a>> {
-    apps.iter().map(move |app| Message { node, about: About::Apps([app]) })
+pub(super) fn about_apps(node: &str, apps: &[AppCpu]) -> impl Iterator<Item = CpuMessage> {
+    apps.iter().map(|app| CpuMessage { apps: vec![app.clone()], ..of(node) })
 }
 
 /// The messages that ask for these pods.
-pub(super) fn about_asks<'a>(node: &'a str, asks: &'a [PodName]) -> impl Iterator<Item = Message<'a>> {
-    asks.chunks(MOST_PODS).map(move |asks| Message { node, about: About::Asks(asks) })
+pub(super) fn about_asks(node: &str, asks: &[PodName]) -> impl Iterator<Item = CpuMessage> {
+    asks.chunks(MOST_PODS).map(|asks| CpuMessage { asks: asks.to_vec(), ..of(node) })
+}
+
+fn of(node: &str) -> CpuMessage {
+    CpuMessage { node: node.to_owned(), ..CpuMessage::default() }
 }
 
 #[cfg(test)]
@@ -192,40 +103,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_the_text_that_the_control_plane_reads() {
+    fn each_message_is_about_one_thing() {
         let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
-        let asks = serde_json::json!({"node": "n1", "asks": [{"namespace": "shop", "name": "checkout-0"}]});
-        let entry =
-            Entry { name: name.clone(), pod: Pod { cores: Some(0.25), used_seconds: 1.5, managed: Some(true) } };
-        let pod = serde_json::json!({"namespace": "shop", "name": "checkout-0", "cores": 0.25, "usedSeconds": 1.5});
-        let texts = |messages: &mut dyn Iterator<Item = Message<'_>>| {
-            messages.map(|message| serde_json::to_value(message).unwrap()).collect::<Vec<_>>()
-        };
-        assert_eq!(texts(&mut about_pods("n1", &[entry])), [serde_json::json!({"node": "n1", "pods": [pod]})]);
-        assert_eq!(texts(&mut about_pods("n1", &[])), [serde_json::json!({"node": "n1", "pods": []})]);
-        let container = Container {
-            pod: "checkout-0".to_owned(),
-            container: "app".to_owned(),
-            quota: None,
-            used: 0.5,
-            throttled: 0.25,
-        };
-        let containers = vec![container];
-        let app = App { name: "shop/checkout".to_owned(), observed: false, limit: 1.0, free: 0.25, containers };
-        let expected = serde_json::json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 1.0, "free": 0.25,
-            "containers": [{"pod": "checkout-0", "container": "app", "used": 0.5, "throttled": 0.25}]}]});
-        assert_eq!(texts(&mut about_apps("n1", std::slice::from_ref(&app))), [expected]);
-        let observed = texts(&mut about_apps("n1", &[App { observed: true, ..app }]));
-        assert_eq!(observed[0]["apps"][0]["observed"], true);
-        assert_eq!(texts(&mut about_asks("n1", &[name])), [asks]);
-        assert_eq!(texts(&mut about_asks("n1", &[])), [] as [serde_json::Value; 0]);
+        let pods = [Pod { cores: Some(0.25), used_seconds: 1.5 }.told(&name)];
+        let app = AppCpu { name: "shop/checkout".to_owned(), limit: 1.0, free: 0.25, ..AppCpu::default() };
+        let (apps, asks) = ([app.clone(), app], [name]);
+        assert_eq!(about_pods("n1", &pods).collect::<Vec<_>>(), [CpuMessage { pods: pods.to_vec(), ..of("n1") }]);
+        assert_eq!(about_pods("n1", &[]).collect::<Vec<_>>(), [of("n1")]);
+        let about: Vec<_> = about_apps("n1", &apps).map(|message| (message.pods.len(), message.apps.len())).collect();
+        assert_eq!(about, [(0, 1), (0, 1)]);
+        assert_eq!(about_asks("n1", &asks).collect::<Vec<_>>(), [CpuMessage { asks: asks.to_vec(), ..of("n1") }]);
+        assert_eq!(about_asks("n1", &[]).count(), 0);
     }
 
     #[test]
     fn the_longest_messages_are_as_long_as_is_allowed() {
         let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
-        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7, managed: Some(true) };
-        let pods = vec![Entry { name: name.clone(), pod }; 2 * MOST_PODS + 1];
+        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
+        let pods = vec![pod.told(&name); 2 * MOST_PODS + 1];
         let asks = vec![name; 2 * MOST_PODS + 1];
         let length = |message| serde_json::to_vec(&message).unwrap().len();
         let lengths: Vec<usize> = about_pods("n1", &pods).chain(about_asks("n1", &asks)).map(length).collect();

@@ -13,7 +13,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | `message` | the texts |
+//! | `message` | what there is to tell |
 //! | `changes` | what is due to be sent |
 //! | `answers` | what has grown |
 //! | `client` | the requests |
@@ -28,6 +28,6 @@ mod client_tests;
 mod message;
 
 pub use answers::Heard;
-pub use changes::differs;
+pub use bloc_daemon::cpu::PodName;
 pub use client::report;
-pub use message::{App, Container, Cpu, Hosts, Pod, PodName, joining, limited, used};
+pub use message::{Cpu, Pod, apps};

@@ -8,7 +8,6 @@ mod program_lease;
 mod program_memory;
 mod program_qos;
 mod program_report;
-mod program_socket;
 mod sandbox;
 mod shares;
 mod taker;

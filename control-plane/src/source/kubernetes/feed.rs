@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, Policy};
 use super::copies::{Content, Copies, Due, is_copy};
 use super::key::Key;
-use super::policy::{KEY, PolicySpec};
+use super::policy::{KEY, PolicySpec, crowded};
 use super::watch::{Object, Reading};
 use crate::snapshot::Snapshot;
 use crate::store::{Progress, Reach};
@@ -233,9 +233,7 @@ impl Feed {
         let mut verdicts = Vec::new();
         for (key, map) in &mut self.maps {
             let counts = self.cluster.policy_in_force(&key.0).filter(|other| *other != key);
-            let crowded = counts.map(|(_, name)| {
-                format!("metadata.namespace: {:?} is not allowed; allowed: one ConfigMap per namespace; the older {name:?} counts", key.0)
-            });
+            let crowded = counts.map(|(_, name)| crowded(&key.0, name).to_string());
             match map.problem.clone().or(crowded) {
                 Some(reason) => {
                     let said = (map.object.clone(), reason.clone());

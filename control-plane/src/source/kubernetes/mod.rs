@@ -27,7 +27,7 @@ mod secret;
 mod tests;
 pub(crate) mod watch;
 
-pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope};
+pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope, crowded};
 
 use super::Publisher;
 use crate::metrics::Metrics;

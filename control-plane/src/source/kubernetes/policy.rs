@@ -19,6 +19,7 @@
 //! parameter. From general to specific: the cluster's `defaults`, its `*`, its entry for the host,
 //! then the namespace's `defaults`, its `*`, its entry for the name.
 
+use bloc_daemon::ranges::{is_label, is_name, refused};
 use bloc_policy::config::{ConfigError, ServiceSpec};
 use bloc_yaml as yaml;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -60,14 +61,13 @@ impl PolicySpec {
     /// # Errors
     /// The first value that is not allowed, with its path within `services.yaml`.
     pub fn read(map: &ConfigMap, scope: Scope) -> Result<Self, ConfigError> {
-        let malformed = |path: &str, reason: String| ConfigError::Malformed { path: path.to_owned(), reason };
         let data = map.data.as_ref();
         let keys = data.into_iter().flat_map(BTreeMap::keys).chain(map.binary_data.iter().flat_map(BTreeMap::keys));
         if let Some(key) = keys.into_iter().find(|key| *key != KEY) {
-            return Err(malformed("data", format!("unknown key `{key}`, expected `{KEY}`")));
+            return Err(ConfigError::malformed("data", format!("unknown key `{key}`, expected `{KEY}`")));
         }
-        let text =
-            data.and_then(|data| data.get(KEY)).ok_or_else(|| malformed("data", format!("missing key `{KEY}`")))?;
+        let text = data.and_then(|data| data.get(KEY));
+        let text = text.ok_or_else(|| ConfigError::malformed("data", format!("missing key `{KEY}`")))?;
         Self::read_text(text, scope)
     }
 
@@ -86,23 +86,21 @@ impl PolicySpec {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn validate(&self, scope: Scope) -> Result<(), ConfigError> {
-        let refuse = |path: String, value: String, allowed: &str| {
-            Err(ConfigError::OutOfRange { path, value, allowed: allowed.to_owned() })
-        };
         self.defaults.validate().map_err(|error| error.under("defaults"))?;
         for (path, spec) in
             [("defaults".to_owned(), Some(&self.defaults)), (format!("services.{ALL}"), self.services.get(ALL))]
         {
             if spec.is_some_and(|spec| spec.endpoints.is_some() || !spec.endpoints_by_port.is_empty()) {
-                return refuse(format!("{path}.endpoints"), "a list".into(), "a list under the name of one service");
+                let allowed = "a list under the name of one service";
+                return Err(refused(format!("{path}.endpoints"), "a list", allowed));
             }
         }
         for (name, spec) in &self.services {
             let path = format!("services.{name}");
             let fits = match scope {
                 _ if name == ALL => true,
-                Scope::Namespace => is_name(name),
-                Scope::Cluster => name.len() <= 253 && name.contains('.') && name.split('.').all(is_name),
+                Scope::Namespace => is_label(name),
+                Scope::Cluster => is_name(name) && name.contains('.') && name.split('.').all(is_label),
             };
             if !fits {
                 let allowed = match scope {
@@ -111,7 +109,7 @@ impl PolicySpec {
                     }
                     Scope::Cluster => "a host such as backend.default.svc.cluster.local, or `*`",
                 };
-                return refuse(path, format!("{name:?}"), allowed);
+                return Err(refused(path, format!("{name:?}"), allowed));
             }
             spec.validate().map_err(|error| error.under(&path))?;
         }
@@ -125,10 +123,10 @@ impl PolicySpec {
     }
 }
 
-/// Whether this is a DNS label.
-fn is_name(name: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=63).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with('-') && !name.ends_with('-')
+/// The refusal of a ConfigMap beside an older one of this name, in the same namespace.
+pub fn crowded(namespace: &str, older: &str) -> ConfigError {
+    let allowed = format!("one ConfigMap per namespace; the older {older:?} counts");
+    refused("metadata.namespace", format!("{namespace:?}"), allowed)
 }
 
 #[cfg(test)]

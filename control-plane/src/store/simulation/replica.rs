@@ -1,7 +1,7 @@
 //! The source, and the replicas that read it and answer polls.
 
 use super::{KINDS, NAMES};
-use crate::cpu::{CpuMessage, Cpus, PodCpu};
+use crate::cpu::{CpuMessage, Cpus};
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use crate::store::poll::Poll;
@@ -10,6 +10,7 @@ use crate::store::seal::KEY_BYTES;
 use crate::store::state::{Arrival, State};
 use crate::store::version::{Progress, Reach};
 use crate::store::{Outcome, StoreError};
+use bloc_daemon::cpu::PodCpu;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};

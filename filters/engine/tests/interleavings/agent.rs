@@ -2,7 +2,7 @@
 
 use crate::host::{FakeHost, Process};
 use crate::thread::{SECOND, Thread};
-use bloc_engine::host::CallAnswer;
+use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
 use bloc_policy::roster;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ fn period(process: &Process, context: u32) -> Duration {
 /// A control plane without news.
 fn nothing_new(carrier: &Root<FakeHost>, process: &Process, retry_after: Option<&str>) {
     let retry_after = retry_after.map(|value| value.as_bytes().to_vec());
-    let answer = CallAnswer { status: b"304".to_vec(), retry_after, ..CallAnswer::default() };
+    let answer = PostAnswer { status: b"304".to_vec(), retry_after, ..PostAnswer::default() };
     carrier.call_answered(calls(process) as u32, Some(&answer));
 }
 

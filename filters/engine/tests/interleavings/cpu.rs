@@ -2,7 +2,7 @@
 
 use crate::host::{FakeHost, Process};
 use crate::thread::{SECOND, Thread};
-use bloc_engine::host::CallAnswer;
+use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
 use bloc_policy::features::{Feature, Features};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl Proxy {
 
     fn answered(&self, status: &str, features: Features, body: &str) {
         let (status, features) = (status.into(), Some(features.to_string().into_bytes()));
-        let answer = CallAnswer { status, features, body: body.into(), ..CallAnswer::default() };
+        let answer = PostAnswer { status, features, body: body.into(), ..PostAnswer::default() };
         self.roots[0].call_answered(self.polls() as u32, Some(&answer));
         self.hear();
     }
@@ -248,11 +248,11 @@ fn an_answer_does_not_count_if_another_thread_has_brought_a_newer_one() {
         proxy.process.advance(SECOND * 12);
         proxy.roots[1].tick();
         assert_eq!(proxy.polls() as u32, first + 1);
-        let answer = |cores: &str| CallAnswer {
+        let answer = |cores: &str| PostAnswer {
             status: b"200".to_vec(),
             features: Some(Features::own().to_string().into_bytes()),
             body: format!(r#"{{"version":"1","cpu":{{"cores":{cores}}}}}"#).into_bytes(),
-            ..CallAnswer::default()
+            ..PostAnswer::default()
         };
         proxy.roots[1].call_answered(first + 1, Some(&answer("3")));
         if has_heard {

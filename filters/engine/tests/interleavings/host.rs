@@ -1,6 +1,6 @@
 //! A fake host: the state that Envoy's threads share, and streams whose headers a test can see.
 
-use bloc_engine::host::{Call, Host, Map, MetricKind, Number, Reply, Stream, Text};
+use bloc_engine::host::{Host, Map, MetricKind, Number, Post, Reply, Stream, Text};
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
@@ -18,12 +18,10 @@ pub struct Process {
     metrics: RefCell<Vec<(String, i64)>>,
     /// Their positions, by name.
     defined: RefCell<HashMap<String, usize>>,
-    pub messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
+    messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
     /// Whether calls are sent, and the bodies of those sent.
     pub is_connected: Cell<bool>,
     pub calls: RefCell<Vec<Vec<u8>>>,
-    /// Their clusters, methods, authorities and paths.
-    pub call_lines: RefCell<Vec<[String; 2]>>,
     /// Their headers.
     pub call_headers: RefCell<Vec<BTreeMap<String, String>>>,
     /// Another thread writes first to this key, once.
@@ -50,7 +48,6 @@ impl Process {
             messages: RefCell::default(),
             is_connected: Cell::default(),
             calls: RefCell::default(),
-            call_lines: RefCell::default(),
             call_headers: RefCell::default(),
             lost_race: RefCell::default(),
             periods: RefCell::default(),
@@ -165,15 +162,12 @@ impl Host for FakeHost {
         }
     }
 
-    fn call(&self, call: Call<'_>) -> Option<u32> {
+    fn post(&self, post: Post<'_>) -> Option<u32> {
         let mut calls = self.0.calls.borrow_mut();
         let token = calls.len() as u32 + 1;
         self.0.is_connected.get().then(|| {
-            calls.push(call.body.unwrap_or_default().to_vec());
-            let method = if call.body.is_some() { "POST" } else { "GET" };
-            let line = format!("{method} {}{}", call.authority, call.path);
-            self.0.call_lines.borrow_mut().push([call.cluster.to_owned(), line]);
-            let headers = call.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            calls.push(post.body.to_vec());
+            let headers = post.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             self.0.call_headers.borrow_mut().push(headers.collect());
             token
         })

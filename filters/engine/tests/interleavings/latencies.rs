@@ -5,7 +5,7 @@ use crate::host::{FakeHost, FakeStream, Process, Seen};
 use crate::mesh::headers;
 use crate::thread::{Thread, came};
 use bloc_engine::filter::Filter;
-use bloc_engine::host::CallAnswer;
+use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
 use bloc_policy::features::Features;
 use bloc_policy::latency::dispersion::Slots;
@@ -99,7 +99,7 @@ impl Sidecar {
     fn report(&mut self, counted: bool) -> SyncRequest {
         let replica = counted.then(|| b"00000000000000aa".to_vec());
         let features = Some(Features::own().to_string().into_bytes());
-        let answer = CallAnswer { status: b"304".to_vec(), replica, features, ..CallAnswer::default() };
+        let answer = PostAnswer { status: b"304".to_vec(), replica, features, ..PostAnswer::default() };
         let token = self.process.calls.borrow().len();
         self.ticks(1);
         self.inbound.call_answered(token as u32, Some(&answer));

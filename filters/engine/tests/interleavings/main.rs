@@ -14,7 +14,6 @@ mod host;
 mod inbound;
 mod latencies;
 mod mesh;
-mod node_agent;
 mod promises;
 mod reports;
 mod services;

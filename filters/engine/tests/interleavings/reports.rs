@@ -4,7 +4,7 @@ use crate::host::{FakeHost, Process, Seen};
 use crate::inbound::ANSWER;
 use crate::mesh::headers;
 use crate::thread::{SECOND, Thread, arrived, came};
-use bloc_engine::host::CallAnswer;
+use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
 use bloc_policy::sync::{ServiceLoad, SyncRequest};
 use std::rc::Rc;
@@ -20,9 +20,9 @@ fn configuration(spec: &str) -> String {
 }
 
 /// The answer of a control plane that has no news and has counted what the poll reported.
-fn counted() -> CallAnswer {
+fn counted() -> PostAnswer {
     let replica = Some(b"00000000000000aa".to_vec());
-    CallAnswer { status: b"304".to_vec(), replica, ..CallAnswer::default() }
+    PostAnswer { status: b"304".to_vec(), replica, ..PostAnswer::default() }
 }
 
 impl Sidecar {

@@ -2,7 +2,7 @@
 
 use crate::host::{FakeHost, Process};
 use crate::thread::Thread;
-use bloc_engine::host::CallAnswer;
+use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
 use bloc_policy::features::table::{Instead, REPORT, Rule};
 use bloc_policy::features::{FEATURES_HEADER, Feature, Features, MODULE_HEADER};
@@ -48,7 +48,7 @@ impl Sidecar {
         let features = features.map(|features| features.to_string().into_bytes());
         let replica = Some(b"00000000000000aa".to_vec());
         let answer =
-            CallAnswer { status: status.into(), features, replica, body: body.into(), ..CallAnswer::default() };
+            PostAnswer { status: status.into(), features, replica, body: body.into(), ..PostAnswer::default() };
         let token = self.process.calls.borrow().len();
         self.thread.tick(&mut self.root);
         self.root.call_answered(token as u32, Some(&answer));

@@ -26,12 +26,13 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn out_of_range(path: String, value: impl ToString, allowed: impl Into<String>) -> Self {
+    /// A value outside its range.
+    pub fn out_of_range(path: String, value: impl ToString, allowed: impl Into<String>) -> Self {
         Self::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
     }
 
     /// What serde says of the value at `path`.
-    pub(crate) fn malformed(path: impl ToString, reason: impl ToString) -> Self {
+    pub fn malformed(path: impl ToString, reason: impl ToString) -> Self {
         Self::Malformed { path: path.to_string(), reason: reason.to_string() }
     }
 

@@ -16,7 +16,7 @@ mod route_retries;
 mod service;
 
 pub use error::ConfigError;
-pub use plugin::{ControlPlane, ControlPlaneSpec, NodeAgentSpec, PluginConfig, PluginSpec};
+pub use plugin::{ControlPlane, ControlPlaneSpec, PluginConfig, PluginSpec};
 pub use route_retries::RouteRetries;
 pub use service::{
     CapacityParameters, CapacitySpec, RoutingKind, ServiceParameters, ServiceSpec, Services, ServicesSpec,

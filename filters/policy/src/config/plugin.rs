@@ -23,9 +23,6 @@ pub struct PluginSpec {
     /// Where to ask for parameters; absent: the proxy asks nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
-    /// Where to ask for the CPU of the pod, beside the control plane; absent: only there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_agent: Option<NodeAgentSpec>,
     /// A plugin configuration for modules with a feature, by the name of the feature. Its values
     /// replace those outside. Modules without the feature do not read it. The first release
     /// refuses `with` itself.
@@ -46,22 +43,12 @@ pub struct ControlPlaneSpec {
     pub wait: Option<String>,
 }
 
-/// How to reach the node agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NodeAgentSpec {
-    /// Envoy's cluster of the node agent's socket in this pod.
-    pub cluster: String,
-}
-
 /// The plugin configuration, every value within its range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginConfig {
     service: Option<String>,
     services: Services,
     control_plane: Option<ControlPlane>,
-    node_agent: Option<String>,
     passed_over: Vec<String>,
 }
 
@@ -84,7 +71,6 @@ impl PluginSpec {
             }
             self.service = over.service.or(self.service);
             self.control_plane = over.control_plane.or(self.control_plane);
-            self.node_agent = over.node_agent.or(self.node_agent);
             for (name, spec) in over.services {
                 let base = self.services.remove(&name).unwrap_or_default();
                 self.services.insert(name, spec.or(base));
@@ -109,12 +95,7 @@ impl PluginConfig {
             return Err(ConfigError::out_of_range("service".into(), format!("{service:?}"), "the name of a service"));
         }
         let control_plane = spec.control_plane.map(ControlPlane::try_from).transpose()?;
-        let node_agent = spec.node_agent.map(|spec| cluster("nodeAgent.cluster", spec.cluster)).transpose()?;
-        if let Some(cluster) = node_agent.as_deref().filter(|_| control_plane.is_none()) {
-            let value = format!("the cluster {cluster:?} without a control plane");
-            return Err(ConfigError::out_of_range("nodeAgent".into(), value, "together with `controlPlane`"));
-        }
-        Ok(Self { service: spec.service, services, control_plane, node_agent, passed_over })
+        Ok(Self { service: spec.service, services, control_plane, passed_over })
     }
 
     /// The service that this proxy stands in front of.
@@ -137,12 +118,6 @@ impl PluginConfig {
     pub fn control_plane(&self) -> Option<&ControlPlane> {
         self.control_plane.as_ref()
     }
-
-    /// Envoy's cluster of the node agent's socket, if that is to be asked; only with a control
-    /// plane.
-    pub fn node_agent(&self) -> Option<&str> {
-        self.node_agent.as_deref()
-    }
 }
 
 impl ControlPlane {
@@ -161,18 +136,17 @@ impl TryFrom<ControlPlaneSpec> for ControlPlane {
     type Error = ConfigError;
 
     fn try_from(spec: ControlPlaneSpec) -> Result<Self, ConfigError> {
+        if spec.cluster.is_empty() {
+            return Err(ConfigError::out_of_range(
+                "controlPlane.cluster".into(),
+                "\"\"",
+                "the name of an Envoy cluster",
+            ));
+        }
         let (default, least, most) = (Duration::from_secs(30), Duration::from_secs(1), Duration::from_secs(60));
         let wait = duration("controlPlane.wait", spec.wait.as_deref(), default, least, most)?;
-        Ok(Self { cluster: cluster("controlPlane.cluster", spec.cluster)?, wait })
+        Ok(Self { cluster: spec.cluster, wait })
     }
-}
-
-/// The name of a cluster at this path, which must not be empty.
-fn cluster(path: &str, name: String) -> Result<String, ConfigError> {
-    if name.is_empty() {
-        return Err(ConfigError::out_of_range(path.to_owned(), "\"\"", "the name of an Envoy cluster"));
-    }
-    Ok(name)
 }
 
 #[cfg(test)]
@@ -219,10 +193,6 @@ mod tests {
             refusal(br#"{"controlPlane":{"cluster":"cp","wait":"61s"}}"#)
                 .starts_with("controlPlane.wait: \"61s\" is not allowed")
         );
-        assert_eq!(
-            refusal(br#"{"controlPlane":{"cluster":""}}"#),
-            "controlPlane.cluster: \"\" is not allowed; allowed: the name of an Envoy cluster"
-        );
         assert!(refusal(br#"{"controlplane":{}}"#).starts_with("controlplane: unknown field"));
         assert!(refusal(br#"{} x"#).starts_with(".: trailing characters"));
         assert!(refusal(br#"{"with":{"unread":{"servise":"a"}}}"#).starts_with("with.unread.servise: unknown field"));
@@ -230,43 +200,5 @@ mod tests {
             refusal(br#"{"with":{"unread":{"with":{"later":{}}}}}"#),
             "with.unread.with: an object is not allowed; allowed: only outside"
         );
-    }
-
-    #[test]
-    fn the_node_agent_is_asked_beside_a_control_plane() {
-        let asked = |json: &str| PluginConfig::from_json(json.as_bytes()).unwrap().node_agent().map(str::to_owned);
-        let below = r#""with":{"node-agent":{"nodeAgent":{"cluster":"below"}}}"#;
-        assert_eq!(asked(r#"{"controlPlane":{"cluster":"cp"}}"#), None);
-        assert_eq!(asked(r#"{"controlPlane":{"cluster":"cp"},"nodeAgent":{"cluster":"agent"}}"#), Some("agent".into()));
-        assert_eq!(asked(&format!(r#"{{"controlPlane":{{"cluster":"cp"}},{below}}}"#)), Some("below".into()));
-        let both = format!(r#"{{"controlPlane":{{"cluster":"cp"}},"nodeAgent":{{"cluster":"agent"}},{below}}}"#);
-        assert_eq!(asked(&both), Some("below".into()));
-        let crossed = r#"{"nodeAgent":{"cluster":"agent"},"with":{"unread":{"controlPlane":{"cluster":"cp"}}}}"#;
-        assert_eq!(asked(crossed), Some("agent".into()), "the control plane comes from elsewhere");
-    }
-
-    #[test]
-    fn a_node_agent_without_a_name_or_a_control_plane_is_refused() {
-        let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
-        for json in
-            [&br#"{"nodeAgent":{"cluster":"agent"}}"#[..], br#"{"with":{"cpu":{"nodeAgent":{"cluster":"agent"}}}}"#]
-        {
-            assert_eq!(
-                refusal(json),
-                "nodeAgent: the cluster \"agent\" without a control plane is not allowed; allowed: together with \
-                 `controlPlane`"
-            );
-        }
-        let with_control_plane =
-            |agent: &str| refusal(format!(r#"{{"controlPlane":{{"cluster":"cp"}},"nodeAgent":{agent}}}"#).as_bytes());
-        assert_eq!(
-            with_control_plane(r#"{"cluster":""}"#),
-            "nodeAgent.cluster: \"\" is not allowed; allowed: the name of an Envoy cluster"
-        );
-        assert_eq!(with_control_plane("{}"), "nodeAgent: missing field `cluster` at line 1 column 47");
-        let unknown = with_control_plane(r#"{"cluster":"agent","wait":"5s"}"#);
-        assert!(unknown.starts_with("nodeAgent.wait: unknown field `wait`, expected `cluster`"), "{unknown}");
-        let below = refusal(br#"{"with":{"node-agent":{"nodeAgent":{"name":"agent"}}}}"#);
-        assert!(below.starts_with("with.node-agent.nodeAgent.name: unknown field"), "{below}");
     }
 }

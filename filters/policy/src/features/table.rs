@@ -149,7 +149,5 @@ pub const PLUGIN: &[Rule] = &[
     first("controlPlane"),
     first("controlPlane.cluster"),
     first("controlPlane.wait"),
-    since("nodeAgent", Feature::NodeAgent, Instead::Omit),
-    since("nodeAgent.cluster", Feature::NodeAgent, Instead::Omit),
     since("with", Feature::Unread, Instead::Withhold),
 ];

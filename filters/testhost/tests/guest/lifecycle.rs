@@ -1,7 +1,7 @@
 //! Configurations that come and go: each test repeats one bug that was seen on real Envoys. The
 //! random histories in `histories.rs` combine them.
 
-use crate::proxy::{CLUSTER, ControlPlane, Proxy, calls};
+use crate::proxy::{ControlPlane, Proxy};
 use crate::support::process;
 use bloc_testhost::history::{Configuration, Direction, SERVICES, SLOTS, Services, Slot, TERMS, Terms};
 use bloc_testhost::{Flow, Stream, VmOptions};
@@ -96,7 +96,7 @@ fn polls(proxy: &mut Proxy, limit: Duration) {
     proxy.passes(limit);
     let ControlPlane { asked, .. } = proxy.control_plane;
     assert!(asked > since, "nobody asks the control plane any more");
-    assert_eq!(calls(&proxy.process, CLUSTER).len(), 1);
+    assert_eq!(proxy.process.http_calls().len(), 1);
 }
 
 /// Checks that both workers have these terms: requests are held, and no tick has to let one in.

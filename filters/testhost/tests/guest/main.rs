@@ -21,7 +21,6 @@ mod lies;
 mod lifecycle;
 mod listeners;
 mod memory;
-mod node_agent;
 mod play;
 mod proxy;
 mod reports;

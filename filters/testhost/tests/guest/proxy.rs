@@ -1,13 +1,9 @@
-//! A proxy with a control plane and a node agent. Its listeners, the same in each thread, come and
-//! go.
-
-mod node_agent;
+//! A proxy with a control plane. Its listeners, the same in each thread, come and go.
 
 use crate::support::{GET, module};
 use bloc_policy::sync::SyncRequest;
-use bloc_testhost::history::{Configuration, Direction, NODE_AGENT, Services, Slot, services_json};
+use bloc_testhost::history::{Configuration, Direction, Services, Slot, services_json};
 use bloc_testhost::{Flow, Headers, HttpCall, Listener, Process, Stream, Vm, VmOptions};
-use node_agent::NodeAgent;
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -37,7 +33,7 @@ impl ControlPlane {
     /// Answers the polls that are due. Err: there is more than one poll.
     pub fn answer(&mut self, process: &Process) -> Result<(), String> {
         for _ in 0..MOST_ANSWERS {
-            let calls = calls(process, CLUSTER);
+            let calls = process.http_calls();
             self.came.retain(|token, _| calls.iter().any(|call| call.token() == *token));
             let Some((newest, older)) = calls.split_last() else { return Ok(()) };
             self.asked = process.now();
@@ -80,11 +76,6 @@ impl ControlPlane {
     }
 }
 
-/// The calls to this cluster that wait for an answer.
-pub fn calls(process: &Process, cluster: &str) -> Vec<HttpCall> {
-    process.http_calls().into_iter().filter(|call| call.cluster == cluster).collect()
-}
-
 fn question(call: &HttpCall) -> SyncRequest {
     serde_json::from_slice(&call.body).expect("a question")
 }
@@ -101,42 +92,24 @@ struct Set {
 pub struct Proxy {
     pub process: Process,
     pub control_plane: ControlPlane,
-    pub node_agent: NodeAgent,
     /// How long a listener drains.
     pub drain: Duration,
     threads: Vec<Vm>,
     listeners: BTreeMap<Slot, Set>,
     /// How long something that names the control plane still lives, besides the present listeners.
     names_it: Duration,
-    /// The inbound configurations that name the control plane, the oldest first.
-    asking: Vec<Asking>,
     /// How many requests were sent.
     sent: Cell<usize>,
-}
-
-/// An inbound configuration that names the control plane. While one lives, a listener with the same
-/// does not make another root context.
-struct Asking {
-    configuration: Configuration,
-    /// When the last listener that had it has drained.
-    until: Duration,
-}
-
-impl Asking {
-    fn lives(&self, listeners: &BTreeMap<Slot, Set>, now: Duration) -> bool {
-        self.until > now || listeners.values().any(|set| set.configuration == self.configuration)
-    }
 }
 
 impl Proxy {
     /// A proxy without listeners, with so many threads.
     pub fn new(seed: u64, threads: usize, drain: Duration) -> Self {
-        let process = Process::new(module(), seed).with_cluster(CLUSTER).with_cluster(NODE_AGENT);
+        let process = Process::new(module(), seed).with_cluster(CLUSTER);
         let threads = (0..threads).map(|_| process.vm(VmOptions::default())).collect();
         let names_it = process.now();
-        let (control_plane, node_agent) = (ControlPlane::default(), NodeAgent::default());
-        let (listeners, asking) = (BTreeMap::new(), Vec::new());
-        Self { process, control_plane, node_agent, drain, threads, listeners, names_it, asking, sent: Cell::new(0) }
+        let control_plane = ControlPlane::default();
+        Self { process, control_plane, drain, threads, listeners: BTreeMap::new(), names_it, sent: Cell::new(0) }
     }
 
     pub fn threads(&self) -> &[Vm] {
@@ -154,12 +127,6 @@ impl Proxy {
             Direction::Inbound => (listen("bloc.inbound", &json), Vec::new()),
             Direction::Outbound => (listen("bloc.outbound", &json), listen("bloc.attempt", "")),
         };
-        if slot.direction == Direction::Inbound && configuration.control_plane {
-            self.asking.retain(|one| one.lives(&self.listeners, self.process.now()));
-            if !self.asking.iter().any(|one| one.configuration == *configuration) {
-                self.asking.push(Asking { configuration: configuration.clone(), until: Duration::ZERO });
-            }
-        }
         self.remove(slot);
         self.listeners.insert(slot, Set { configuration: configuration.clone(), filters, others });
     }
@@ -172,8 +139,6 @@ impl Proxy {
         }
         if configuration.control_plane {
             self.names_it = self.process.now() + self.drain;
-            let ended = self.asking.iter_mut().filter(|one| one.configuration == configuration);
-            ended.for_each(|one| one.until = self.names_it);
         }
     }
 
@@ -195,15 +160,6 @@ impl Proxy {
     /// Whether something that names the control plane still lives.
     pub fn names_the_control_plane(&self) -> bool {
         self.listeners.values().any(|set| set.configuration.control_plane) || self.names_it > self.process.now()
-    }
-
-    /// Whether the node agent is asked: the newest inbound configuration that lives and names the
-    /// control plane says so, and the one that was the newest so long ago has said it, too.
-    pub fn names_the_node_agent(&self, ago: Duration) -> bool {
-        [Duration::ZERO, ago].into_iter().all(|ago| {
-            let lives = |one: &&Asking| one.lives(&self.listeners, self.process.now().saturating_sub(ago));
-            self.asking.iter().rev().find(lives).is_some_and(|newest| newest.configuration.node_agent)
-        })
     }
 
     /// A request arrives at an inbound listener in this thread.
@@ -233,20 +189,15 @@ impl Proxy {
         request.text("x-envoy-max-retries").and_then(|retries| retries.parse().ok())
     }
 
-    /// Lets time pass, while the control plane and the node agent answer.
+    /// Lets time pass, while the control plane answers.
     pub fn advance(&mut self, by: Duration) -> Result<(), String> {
         const STEP: Duration = Duration::from_millis(25);
         let end = self.process.now() + by;
-        self.answer()?;
+        self.control_plane.answer(&self.process)?;
         while self.process.now() < end {
             self.process.advance((end - self.process.now()).min(STEP));
-            self.answer()?;
+            self.control_plane.answer(&self.process)?;
         }
         Ok(())
-    }
-
-    fn answer(&mut self) -> Result<(), String> {
-        self.control_plane.answer(&self.process)?;
-        self.node_agent.answer(&self.process, self.control_plane.lenient)
     }
 }

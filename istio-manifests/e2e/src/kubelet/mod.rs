@@ -15,7 +15,6 @@ mod text;
 mod volumes;
 
 pub use sandbox::Sandbox;
-pub use volumes::HOST;
 
 use crate::api::Api;
 use crate::cluster::NODE;

@@ -6,7 +6,7 @@
 //! is mounted below [`MOVED`] instead, and that path in the container's arguments is changed to it.
 
 use super::Sandbox;
-use super::environment::{expand, field, variables};
+use super::environment::field;
 use super::text::text;
 use crate::api::Api;
 use crate::inside::{REPLACED, SCRATCH};
@@ -47,17 +47,10 @@ pub async fn mount(api: &Api, pod: &Value, sandbox: &Sandbox, folder: &Path) -> 
     // to the host, stay as they are.
     let mut steps = format!("chmod -R a+rwX '{}'\n", folder.display());
     let mut mounts: BTreeMap<String, (PathBuf, bool)> = BTreeMap::new();
-    for container in array(&pod["spec"]["initContainers"]).chain(array(&pod["spec"]["containers"])) {
-        for mount in array(&container["volumeMounts"]) {
-            let mut source = folder.join(text(&mount["name"]));
-            if let Some(below) = mount["subPathExpr"].as_str() {
-                source.push(expand(below, &variables(pod, container)));
-                // As the kubelet does, and before whoever else might.
-                std::fs::create_dir_all(&source)?;
-            }
-            let read_only = mount["readOnly"] == true;
-            mounts.insert(moved(&text(&mount["mountPath"])), (source.canonicalize()?, read_only));
-        }
+    let containers = array(&pod["spec"]["initContainers"]).chain(array(&pod["spec"]["containers"]));
+    for mount in containers.flat_map(|container| array(&container["volumeMounts"])) {
+        let source = folder.join(text(&mount["name"])).canonicalize()?;
+        mounts.insert(moved(&text(&mount["mountPath"])), (source, mount["readOnly"] == true));
     }
     // In the order of their paths, so that parents are mounted before their children.
     for (path, (source, read_only)) in mounts {

@@ -1,18 +1,16 @@
 //! The node agent of the shipped overlay: sidecars follow the quotas of their pods, by the control
-//! plane and over the socket.
+//! plane.
 
 use super::chapter::AT_FIRST;
-use crate::kubelet::HOST;
 use crate::mesh::{Answer, Mesh};
 use anyhow::{Context, Result, ensure};
-use std::os::unix::fs::MetadataExt;
 
 const PER_CORE: &str = "capacity: {estimator: static, perCore: 50, limit: 40}";
 const DAEMON_SET: &str = "/apis/apps/v1/namespaces/bloc-node/daemonsets/bloc-node-agent";
 /// While the cores are not known.
 const LIMIT: i64 = 40;
-/// What each container keeps at least; idle, it gets no more. So these are capacities: 20, 25, 30.
-const FLOORS: [&str; 3] = ["400m", "500m", "600m"];
+/// What each container keeps at least; idle, it gets no more. So these are capacities: 20, 25.
+const FLOORS: [&str; 2] = ["400m", "500m"];
 
 /// The overlay as it is shipped, with a sidecar and without capabilities.
 pub async fn the_overlay_runs_an_agent_that_observes(mesh: &Mesh) -> Result<()> {
@@ -89,71 +87,13 @@ pub async fn response_times_come_to_an_agent_in_qos_mode(mesh: &Mesh) -> Result<
     mesh.capacity_in_force(20).await
 }
 
-/// Switched on as the guide says. Then the control plane is gone, so that only the socket can say
-/// it. Envoy runs as a user of its own, and sees its own socket only.
-pub async fn a_sidecar_with_the_socket_follows_without_the_control_plane(mesh: &Mesh) -> Result<()> {
-    roll_out(mesh, "overlays/node-agent-sockets").await?;
-    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
-    mesh.apply_folder("overlays/sockets").await?;
-    roll_out_shop(mesh, "samples/shop-bloc/socket").await?;
-    mesh.capacity_in_force(20).await?;
-    for pod in mesh.backends() {
-        let folder = mesh.exec(&pod, &["ls", "/run/bloc-node-agent"]).await?;
-        ensure!(folder.trim() == "self.sock", "{} sees {folder}", pod.name);
-        let inode = mesh.exec(&pod, &["stat", "--format=%i", "/run/bloc-node-agent/self.sock"]).await?;
-        let own = std::fs::metadata(format!("{HOST}/run/bloc-node-agent/shop_{}/self.sock", pod.name))?.ino();
-        ensure!(inode.trim() == own.to_string(), "{} has another pod's socket", pod.name);
-    }
-    let scale = |replicas: &'static str| {
-        mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
-    };
-    scale("--replicas=0").await?;
-    mesh.ready("bloc-system", "bloc-control-plane", 0).await?;
-    for (floor, capacity) in [(FLOORS[1], 25), (FLOORS[2], 30)] {
-        configure(mesh, "enforce", &quotas(floor))?;
-        mesh.capacity_in_force(capacity).await?;
-    }
-    scale("--replicas=2").await?;
-    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
-    // Otherwise sidecars would keep the last word of the earlier replicas for 90 s.
-    mesh.until("replicas that hear of the agent", async || heard(mesh).await.map(|()| true)).await
-}
-
-/// And the next agent finds the pods' directories, and they its sockets.
+/// It follows the next agent again.
 pub async fn a_sidecar_whose_agent_is_gone_uses_what_is_configured(mesh: &Mesh) -> Result<()> {
     mesh.api.kubectl(["-n", "bloc-node", "delete", "daemonset", "bloc-node-agent"]).await?;
     mesh.capacity_in_force(LIMIT).await?;
-    roll_out(mesh, "overlays/node-agent-sockets").await?;
-    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
-    mesh.capacity_in_force(20).await?;
-    mesh.until("answers at sockets", async || {
-        let metrics = metrics(mesh).await?;
-        let backends = mesh.backends().len() as f64;
-        Ok(is(&metrics, "bloc_node_sockets", backends) && !is(&metrics, "bloc_node_socket_answers_total", 0.0))
-    })
-    .await
-}
-
-/// Switched off in the order of the guide; the agent stays.
-pub async fn without_the_socket_sidecars_follow_by_the_control_plane_again(mesh: &Mesh) -> Result<()> {
-    roll_out_shop(mesh, "samples/shop-bloc").await?;
-    mesh.set_parameters("shop", PER_CORE).await?;
-    mesh.capacity_in_force(20).await?;
-    mesh.apply_folder("overlays/everything").await?;
-    mesh.api.kubectl(["-n", "istio-system", "delete", "envoyfilter", "bloc-node-agent"]).await?;
     roll_out(mesh, "overlays/node-agent").await?;
     configure(mesh, "enforce", &quotas(FLOORS[1]))?;
-    mesh.capacity_in_force(25).await?;
-    let metrics = metrics(mesh).await?;
-    ensure!(is(&metrics, "bloc_node_sockets", 0.0), "there are sockets: {metrics}");
-    let set = mesh.api.get(DAEMON_SET).await?.context("no DaemonSet")?;
-    ensure!(!set["spec"].to_string().contains("/run/bloc-node-agent"), "the folder is still asked for: {set}");
-    for pod in mesh.backends() {
-        let path = format!("/api/v1/namespaces/shop/pods/{}", pod.name);
-        let pod = mesh.api.get(&path).await?.context("no such pod")?;
-        ensure!(!pod["spec"].to_string().contains("hostPath"), "a folder of the host is left: {pod}");
-    }
-    Ok(())
+    mesh.capacity_in_force(25).await
 }
 
 /// With the shop as before.
@@ -175,13 +115,6 @@ async fn roll_out(mesh: &Mesh, overlay: &str) -> Result<()> {
         Ok(seen && one("updatedNumberScheduled") && one("numberAvailable"))
     })
     .await
-}
-
-/// Applies a version of the shop, and waits for its rollout.
-async fn roll_out_shop(mesh: &Mesh, sample: &str) -> Result<()> {
-    mesh.apply_folder(sample).await?;
-    mesh.ready("shop", "backend", 5).await?;
-    mesh.ready("shop", "frontend", 3).await
 }
 
 /// The agent's metrics, past its sidecar.

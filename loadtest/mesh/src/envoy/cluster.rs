@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 /// How Envoy's load balancer chooses an endpoint.
@@ -32,16 +31,7 @@ const UNLIMITED: u32 = u32::MAX;
 /// A cluster `name` of `endpoints`, with circuit breakers that never open. It uses the protocol
 /// (HTTP/1.1 or HTTP/2) of the request.
 pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing) -> Value {
-    cluster(name, endpoints.iter().copied().map(address), balancing)
-}
-
-/// The same, with a unix socket as its only endpoint. Envoy allows 107 bytes for the path.
-pub fn pipe_cluster(name: &str, socket: &Path) -> Value {
-    cluster(name, [json!({"pipe": {"path": socket}})], Balancing::RoundRobin)
-}
-
-fn cluster(name: &str, addresses: impl IntoIterator<Item = Value>, balancing: Balancing) -> Value {
-    let hosts: Vec<Value> = addresses.into_iter().map(|address| json!({"endpoint": {"address": address}})).collect();
+    let hosts: Vec<Value> = endpoints.iter().map(|at| json!({"endpoint": {"address": address(*at)}})).collect();
     json!({
         "name": name,
         "type": "STATIC",
@@ -108,23 +98,5 @@ fn policy(balancing: Balancing) -> Value {
                 "fallback_policy": {"policies": [policy(Balancing::LeastRequestOfTwo)]},
             }),
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    #[test]
-    fn a_cluster_of_a_socket_differs_only_in_its_endpoint() {
-        let mut pipe = pipe_cluster("agent", Path::new("/run/self.sock"));
-        let mut plain = static_cluster("agent", &[(Ipv4Addr::LOCALHOST, 1).into()], Balancing::RoundRobin);
-        let endpoint = |cluster: &mut Value| {
-            cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"].take()
-        };
-        assert_eq!(endpoint(&mut pipe), json!({"pipe": {"path": "/run/self.sock"}}));
-        assert_eq!(endpoint(&mut plain), address((Ipv4Addr::LOCALHOST, 1).into()));
-        assert_eq!(pipe, plain);
     }
 }

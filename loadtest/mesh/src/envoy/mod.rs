@@ -19,7 +19,7 @@ pub use bootstrap::{
     BACK_OFF, Outbound, ROUTE_RETRIES, SERVICE, add_filters, gateway, route_configuration, sidecar_inbound,
     sidecar_outbound, upstream,
 };
-pub use cluster::{Balancing, close_idle, pipe_cluster, speak_http2, static_cluster};
+pub use cluster::{Balancing, close_idle, speak_http2, static_cluster};
 pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
 pub use guard::Guard;

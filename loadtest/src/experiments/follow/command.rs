@@ -6,8 +6,8 @@ use crate::experiments::quota::name::Name;
 use clap::Args;
 
 /// Halve the CPU quota of a server under overload, with a sidecar that follows and one that does
-/// not, and measure how soon a sidecar follows: that part of `quota` alone (25 minutes). Needs root
-/// and cgroups.
+/// not, and measure how soon a sidecar follows: that part of `quota` alone (some 15 minutes). Needs
+/// root and cgroups.
 ///
 /// Fails if a claim is missed or was not measured.
 #[derive(Debug, Args)]

@@ -6,10 +6,10 @@ use crate::experiments::quota::agent::{Agent, Files, Pod, Rule};
 use crate::experiments::quota::burner::Burner;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
-use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, pipe_cluster, sidecar_inbound};
+use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, sidecar_inbound};
 use bloc_mesh::process::{Process, Program};
 use bloc_mesh::{Tools, seeds};
-use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, NodeAgentSpec, PluginSpec, ServiceSpec, ServicesSpec};
+use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, PluginSpec, ServiceSpec, ServicesSpec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,13 +17,11 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 const APP: &str = "checkout";
 /// What the container keeps at least, in cores.
 const FLOOR: f64 = 0.02;
-const NODE_AGENT_CLUSTER: &str = "bloc-node-agent";
 const START: Duration = Duration::from_secs(10);
 /// How often files and gauges are read.
 const POLL: Duration = Duration::from_millis(5);
@@ -44,7 +42,7 @@ pub struct Programs<'a> {
 pub struct Order {
     /// Where the capacity comes from.
     pub capacity: CapacitySpec,
-    /// How the sidecar comes to know the CPU of its pod.
+    /// Whether the sidecar comes to know the CPU of its pod.
     pub way: Way,
     /// The limit at first, and the container's own quota.
     pub cores: f64,
@@ -69,10 +67,8 @@ pub struct Stand {
     address: SocketAddr,
     control_plane: Process,
     told: Option<SocketAddr>,
-    sockets: Option<TempDir>,
     backend: Process,
     container: Container,
-    program: PathBuf,
     directory: PathBuf,
     groups: Containers,
 }
@@ -106,47 +102,20 @@ impl Stand {
             ..ServiceSpec::default()
         };
         let (control_plane, at) = control_plane(&tools.control_plane, directory, spec, None).await?;
-        // Envoy allows 107 bytes for the path of a socket.
-        let sockets = order.way.asks().then(|| tempfile::Builder::new().prefix("bloc-").tempdir());
-        let sockets = sockets.transpose().context("a directory for sockets")?;
-        let socket = sockets.as_ref().map(|sockets| pod.socket(sockets.path()));
-        let (socket, workers) = (socket.as_deref(), order.workers);
-        let sidecar = Sidecar { name: "sidecar", pod: &pod.uid, app, control_plane: at, socket, workers };
+        let sidecar = Sidecar { name: "sidecar", pod: &pod.uid, app, control_plane: at, workers: order.workers };
         let sidecar = sidecar.start(tools, directory).await?;
         let address = sidecar.listener("inbound")?;
         container.set_quota_of_pod(order.cores)?;
         container.set_quota(Some(order.cores))?;
-        let told = order.way.tells().then_some(at);
-        let (program, directory) = (agent.to_owned(), directory.to_owned());
-        let mut stand = Self {
-            agent: None,
-            sidecar,
-            address,
-            control_plane,
-            told,
-            sockets,
-            backend,
-            container,
-            program,
-            directory,
-            groups,
-        };
-        stand.start_agent(order.cores).await?;
-        Ok(stand)
-    }
-
-    /// Starts the agent, with such a limit. It has the container under its limit after that. The
-    /// application has to be idle.
-    ///
-    /// # Errors
-    /// It does not start, or changes nothing.
-    pub async fn start_agent(&mut self, cores: f64) -> anyhow::Result<()> {
-        let files = self.files(cores);
-        self.agent = Some(Agent::start(&self.program, &self.directory, &self.groups, None, &files, false).await?);
+        let (told, directory) = ((order.way == Way::Told).then_some(at), directory.to_owned());
+        let mut stand =
+            Self { agent: None, sidecar, address, control_plane, told, backend, container, directory, groups };
+        let files = stand.files(order.cores);
+        stand.agent = Some(Agent::start(agent, &stand.directory, &stand.groups, None, &files, false).await?);
         // It takes over a container only if that uses less than the limit: this one is idle yet,
         // and so loses some of its quota.
-        self.quota(|quota| quota < cores * 0.9).await.context("the agent changes nothing")?;
-        Ok(())
+        stand.quota(|quota| quota < order.cores * 0.9).await.context("the agent changes nothing")?;
+        Ok(stand)
     }
 
     /// Where the sidecar listens.
@@ -155,8 +124,7 @@ impl Stand {
     }
 
     fn files(&self, limit: f64) -> Files {
-        let files = Files::cpu(&[Pod::new(APP, 0)], Rule { limit, floor: FLOOR, more: "" });
-        files.telling(self.told).answering(self.sockets.as_ref().map(TempDir::path))
+        Files::cpu(&[Pod::new(APP, 0)], Rule { limit, floor: FLOOR, more: "" }).telling(self.told)
     }
 
     /// Changes the application's limit in the agent's configuration.
@@ -228,11 +196,6 @@ impl Stand {
         }
     }
 
-    /// Kills the agent. Its child, which notices that, gives the container its own quota back.
-    pub fn kill_agent(&mut self) {
-        drop(self.agent.take());
-    }
-
     /// Stops the agent, but not its guardian.
     ///
     /// # Errors
@@ -263,8 +226,6 @@ pub struct Sidecar<'a> {
     pub app: SocketAddr,
     /// Where the control plane listens.
     pub control_plane: SocketAddr,
-    /// Where it asks the node agent, if it does.
-    pub socket: Option<&'a Path>,
     /// Its threads.
     pub workers: usize,
 }
@@ -278,16 +239,11 @@ impl Sidecar<'_> {
         let configuration = PluginSpec {
             service: Some(SERVICE.to_owned()),
             control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
-            node_agent: self.socket.map(|_| NodeAgentSpec { cluster: NODE_AGENT_CLUSTER.to_owned() }),
             ..PluginSpec::default()
         };
         let configuration = json!(configuration).to_string();
         let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(self.control_plane) };
         let mut bootstrap = sidecar_inbound(self.app, Some(&plugin));
-        if let (Some(socket), Some(clusters)) = (self.socket, bootstrap["static_resources"]["clusters"].as_array_mut())
-        {
-            clusters.push(pipe_cluster(NODE_AGENT_CLUSTER, socket));
-        }
         // As Istio names them.
         bootstrap["node"] = json!({"id": format!("sidecar~127.0.0.1~{}.lab~lab.svc.cluster.local", self.pod)});
         Ok(Envoy::start(&tools.envoy, directory, self.name, &bootstrap, self.workers).await?)

@@ -1,6 +1,6 @@
 //! What is measured.
 
-use super::case::FollowCase;
+use super::case::{FollowCase, Way};
 use super::plan::{AIM, CORES, Estimator, FIRST, HALVES, SLO, TIMEOUT, WARM_UP, WINDOW, WORK, arrivals};
 use super::stand::{Order, Programs, Stand};
 use crate::case::HEAD_START;
@@ -34,8 +34,9 @@ pub async fn turn(
         FollowCase::Answers(estimator, way) => {
             answers(programs, directory, &Order::new(estimator.capacity(), way, seed)).await
         }
-        FollowCase::Delay(way) => {
-            delays(programs, directory, changes, &Order::new(Estimator::PerCore.capacity(), way, seed)).await
+        FollowCase::Delay => {
+            let order = Order::new(Estimator::PerCore.capacity(), Way::Told, seed);
+            delays(programs, directory, changes, &order).await
         }
     }
 }

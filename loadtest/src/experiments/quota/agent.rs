@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 const START: Duration = Duration::from_secs(10);
@@ -34,11 +34,6 @@ impl Pod {
     pub fn new(app: &str, n: usize) -> Self {
         // As a container runtime writes them.
         Self { app: app.to_owned(), uid: format!("{app}-{n}"), id: format!("{:064x}", n + 1) }
-    }
-
-    /// The socket that an agent has for it below its directory for sockets.
-    pub fn socket(&self, sockets: &Path) -> PathBuf {
-        sockets.join(format!("{NAMESPACE}_{}", self.uid)).join("self.sock")
     }
 }
 
@@ -81,13 +76,12 @@ pub struct Files {
     configuration: String,
     pods: String,
     control_plane: Option<SocketAddr>,
-    sockets: Option<PathBuf>,
     node: Option<String>,
 }
 
 impl Files {
     fn new(configuration: String, pods: String) -> Self {
-        Self { configuration, pods, control_plane: None, sockets: None, node: None }
+        Self { configuration, pods, control_plane: None, node: None }
     }
 
     /// With the same rule about CPU for each application.
@@ -117,12 +111,6 @@ impl Files {
     #[must_use]
     pub fn telling(self, control_plane: Option<SocketAddr>) -> Self {
         Self { control_plane, ..self }
-    }
-
-    /// The agent also answers sidecars, at sockets below this directory.
-    #[must_use]
-    pub fn answering(self, sockets: Option<&Path>) -> Self {
-        Self { sockets: sockets.map(Path::to_owned), ..self }
     }
 
     /// The agent is that of a node of this name, instead of that of the machine.
@@ -201,9 +189,6 @@ impl Agent {
         option("--state", file("state").into());
         if let Some(control_plane) = files.control_plane {
             option("--control-plane", format!("http://{control_plane}").into());
-        }
-        if let Some(sockets) = &files.sockets {
-            option("--sockets", sockets.into());
         }
         if let Some(node) = &files.node {
             option("--node", node.into());
@@ -370,11 +355,6 @@ mod tests {
         let [one, other] = files.pods.lines().collect::<Vec<_>>()[..] else { panic!("{}", files.pods) };
         assert_eq!(format!("{one}\n"), expected);
         assert!(other.contains("name: mail-0,") && other.ends_with("requests: 200m}]}"), "{other}");
-    }
-
-    #[test]
-    fn a_pod_has_a_socket_in_a_directory_of_its_own() {
-        assert_eq!(Pod::new("shop", 1).socket(Path::new("/run")), Path::new("/run/lab_shop-1/self.sock"));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Name {
             Self::Memory(_) => Kind::Memory,
             Self::Qos(_) => Kind::Shares,
             Self::Follow(FollowCase::Answers(..)) => Kind::Follow,
-            Self::Follow(FollowCase::Delay(_)) => Kind::Delays,
+            Self::Follow(FollowCase::Delay) => Kind::Delays,
         }
     }
 
@@ -111,8 +111,8 @@ mod tests {
                 &[Kind::Nodes; 2],
                 &[Kind::Memory; 3],
                 &[Kind::Shares; 2],
-                &[Kind::Follow; 6],
-                &[Kind::Delays; 2]
+                &[Kind::Follow; 4],
+                &[Kind::Delays; 1]
             ]
             .concat()
         );

@@ -1,9 +1,7 @@
 //! The end of a history: nothing is left.
 
 use super::*;
-use crate::proxy::{CLUSTER, calls};
 use bloc_testhost::Vm;
-use bloc_testhost::history::NODE_AGENT;
 
 impl Play {
     fn gauges_are_zero(&self) -> Outcome {
@@ -36,12 +34,8 @@ impl Play {
             self.proxy.set(SLOTS[0], &Configuration::of(Direction::Inbound, 0));
         }
         self.pass(ASKS)?;
-        let names = [self.proxy.names_the_control_plane(), self.proxy.names_the_node_agent(ASKS)];
-        for (cluster, named) in [CLUSTER, NODE_AGENT].into_iter().zip(names) {
-            let polls = calls(&self.proxy.process, cluster).len();
-            if named && polls != 1 {
-                return Err(format!("{polls} polls at {cluster}"));
-            }
+        if self.proxy.names_the_control_plane() && self.proxy.process.http_calls().len() != 1 {
+            return Err(format!("{} polls", self.proxy.process.http_calls().len()));
         }
         for slot in self.proxy.slots() {
             for _ in 0..20 {

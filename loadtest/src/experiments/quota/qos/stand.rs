@@ -90,7 +90,7 @@ impl<'a> Stand<'a> {
             containers.push(place(&backend, pod, REQUESTS).await?);
             backends.push(backend);
             let name = &format!("sidecar-{n}");
-            let sidecar = Sidecar { name, pod: &pod.uid, app, control_plane: told, socket: None, workers: 1 };
+            let sidecar = Sidecar { name, pod: &pod.uid, app, control_plane: told, workers: 1 };
             let sidecar = sidecar.start(tools, directory).await?;
             clients.push(Arc::new(Client::new(sidecar.listener("inbound")?, "/", true, TIMEOUT)));
             sidecars.push(sidecar);

@@ -1,17 +1,18 @@
-//! What a node agent sends.
+//! What the agent of a node sends to each replica of the control plane (`POST /v1/cpu`), and the
+//! answer if it asks for response times.
 //!
 //! A message has the pods that changed, and each 5 s all of them; in several messages if one would
 //! be too long. Members that are not known here are passed over.
 
+use crate::ranges::{count, is_label, is_name, label, name, refused, within};
 use bloc_policy::config::ConfigError;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-use tokio::time::Instant;
+use std::fmt::Display;
 
-/// The path to which agents send.
+/// The path of these messages.
 pub const CPU_PATH: &str = "/v1/cpu";
-/// Who was not heard of for this long is not known any more. An agent sends everything each 5 s.
-pub const SILENT_AFTER: Duration = Duration::from_secs(15);
+/// Cores that have changed by this part are told at once.
+const STEP: f64 = 0.05;
 /// The most pods of a message, and that it asks for: more than a node runs.
 const MAX_PODS: usize = 1_000;
 /// The most applications of a message.
@@ -20,29 +21,29 @@ const MAX_APPS: usize = 100;
 pub const MOST_CORES: f64 = 10_000.0;
 /// The longest CPU time: a year on all those cores.
 const MOST_SECONDS: f64 = 3.2e11;
-/// The longest name of a Kubernetes object.
-const NAME: usize = 253;
-/// The longest name of a namespace or container.
-const LABEL: usize = 63;
+/// The longest name of a replica, in bytes.
+const MOST_REPLICA: usize = 100;
+/// What is allowed of an application's name.
+const APP: &str = "namespace/name, as Kubernetes allows them";
 
 /// A message of the agent of one node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuMessage {
     /// The node.
     pub node: String,
     /// Pods of it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<PodCpu>,
     /// Applications that have containers on it, for operators.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppCpu>,
     /// Pods whose response times it asks for.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<PodName>,
 }
 
 /// A pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     /// Its namespace.
     pub namespace: String,
@@ -62,7 +63,7 @@ fn key(namespace: &str, name: &str) -> String {
 }
 
 /// The CPU of a pod: the sums over its containers that the agent manages.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCpu {
     /// Its namespace.
@@ -70,6 +71,7 @@ pub struct PodCpu {
     /// Its name.
     pub name: String,
     /// The quotas in cores; absent or 0: not known, or no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// The CPU time since they started, in seconds.
     pub used_seconds: f64,
@@ -83,12 +85,12 @@ impl PodCpu {
 }
 
 /// The CPU of an application on a node, in cores.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppCpu {
     /// `namespace/name`.
     pub name: String,
     /// Whether the agent only says what it would do.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
     /// Its limit.
     pub limit: f64,
@@ -100,18 +102,54 @@ pub struct AppCpu {
 }
 
 /// The CPU of a container, in cores.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerCpu {
     /// Its pod.
     pub pod: String,
     /// Its name.
     pub container: String,
     /// Its quota; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<f64>,
     /// Its use.
     pub used: f64,
     /// The share of the periods in which it was throttled.
     pub throttled: f64,
+}
+
+/// What the pods that a message asks for have answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuAnswer {
+    /// The name of the replica, another one after each start; 1 to 100 bytes.
+    pub replica: String,
+    /// The pods that it knows.
+    pub answers: Vec<PodAnswers>,
+}
+
+/// What a pod has answered since that replica was first asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PodAnswers {
+    /// The pod.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// How many requests.
+    pub count: u64,
+    /// The sum of the times from their arrival at the server to the response.
+    pub seconds: f64,
+}
+
+impl CpuAnswer {
+    /// Reads and checks an answer.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path and the allowed range.
+    pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
+        let answer: Self = ConfigError::read_json(body)?;
+        match answer.replica.len() {
+            1..=MOST_REPLICA => Ok(answer),
+            bytes => Err(refused("replica", format!("a name of {bytes} bytes"), format!("1 to {MOST_REPLICA}"))),
+        }
+    }
 }
 
 impl CpuMessage {
@@ -121,22 +159,22 @@ impl CpuMessage {
     /// The first value that is not allowed, with its path and the allowed range.
     pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
         let message: Self = ConfigError::read_json(body)?;
-        name("node", &message.node, NAME)?;
+        name("node", &message.node)?;
         count("pods", message.pods.len(), MAX_PODS)?;
         count("apps", message.apps.len(), MAX_APPS)?;
         count("asks", message.asks.len(), MAX_PODS)?;
         for (i, pod) in message.pods.iter().enumerate() {
-            label(&format!("pods[{i}].namespace"), &pod.namespace)?;
-            name(&format!("pods[{i}].name"), &pod.name, NAME)?;
-            cores(&format!("pods[{i}].cores"), pod.cores)?;
-            number(&format!("pods[{i}].usedSeconds"), pod.used_seconds, MOST_SECONDS)?;
+            label(format_args!("pods[{i}].namespace"), &pod.namespace)?;
+            name(format_args!("pods[{i}].name"), &pod.name)?;
+            cores(format_args!("pods[{i}].cores"), pod.cores)?;
+            within(format_args!("pods[{i}].usedSeconds"), pod.used_seconds, 0.0, MOST_SECONDS)?;
         }
         for (i, app) in message.apps.iter().enumerate() {
             app.check(&format!("apps[{i}]"))?;
         }
         for (i, pod) in message.asks.iter().enumerate() {
-            label(&format!("asks[{i}].namespace"), &pod.namespace)?;
-            name(&format!("asks[{i}].name"), &pod.name, NAME)?;
+            label(format_args!("asks[{i}].namespace"), &pod.namespace)?;
+            name(format_args!("asks[{i}].name"), &pod.name)?;
         }
         Ok(message)
     }
@@ -144,59 +182,32 @@ impl CpuMessage {
 
 impl AppCpu {
     fn check(&self, path: &str) -> Result<(), ConfigError> {
-        let Some((namespace, app)) = self.name.split_once('/') else {
-            return refuse(&format!("{path}.name"), format!("{:?}", self.name), "namespace/name".into());
-        };
-        label(&format!("{path}.name"), namespace)?;
-        name(&format!("{path}.name"), app, NAME)?;
-        cores(&format!("{path}.limit"), Some(self.limit))?;
-        cores(&format!("{path}.free"), Some(self.free))?;
+        let parts = self.name.split_once('/').filter(|(namespace, app)| is_label(namespace) && is_name(app));
+        parts.ok_or_else(|| refused(format_args!("{path}.name"), format!("{:?}", self.name), APP))?;
+        cores(format_args!("{path}.limit"), Some(self.limit))?;
+        cores(format_args!("{path}.free"), Some(self.free))?;
         for (i, of) in self.containers.iter().enumerate() {
-            let path = format!("{path}.containers[{i}]");
-            name(&format!("{path}.pod"), &of.pod, NAME)?;
-            label(&format!("{path}.container"), &of.container)?;
-            cores(&format!("{path}.quota"), of.quota)?;
-            cores(&format!("{path}.used"), Some(of.used))?;
-            number(&format!("{path}.throttled"), of.throttled, 1.0)?;
+            name(format_args!("{path}.containers[{i}].pod"), &of.pod)?;
+            label(format_args!("{path}.containers[{i}].container"), &of.container)?;
+            cores(format_args!("{path}.containers[{i}].quota"), of.quota)?;
+            cores(format_args!("{path}.containers[{i}].used"), Some(of.used))?;
+            within(format_args!("{path}.containers[{i}].throttled"), of.throttled, 0.0, 1.0)?;
         }
         Ok(())
     }
 }
 
-/// Whether who was last heard of at a moment is not known any more.
-pub fn is_silent(heard: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(heard) >= SILENT_AFTER
-}
-
-fn label(path: &str, text: &str) -> Result<(), ConfigError> {
-    if text.contains('.') {
-        return refuse(path, format!("{text:?}"), "no dots".into());
+/// Whether who knows of so many cores is told at once that there are so many: if they differ by 5%
+/// of what is known.
+pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
+    match (knows, is) {
+        (Some(knows), Some(is)) => (is - knows).abs() >= STEP * knows,
+        (knows, is) => knows != is,
     }
-    name(path, text, LABEL)
 }
 
-fn name(path: &str, text: &str, most: usize) -> Result<(), ConfigError> {
-    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    if (1..=most).contains(&text.len()) && text.bytes().all(allowed) {
-        return Ok(());
-    }
-    refuse(path, format!("{text:?}"), format!("1 to {most} of a to z, 0 to 9, '-' and '.'"))
-}
-
-fn cores(path: &str, value: Option<f64>) -> Result<(), ConfigError> {
-    value.map_or(Ok(()), |value| number(path, value, MOST_CORES))
-}
-
-fn number(path: &str, value: f64, most: f64) -> Result<(), ConfigError> {
-    if (0.0..=most).contains(&value) { Ok(()) } else { refuse(path, value.to_string(), format!("0 to {most}")) }
-}
-
-fn count(path: &str, count: usize, most: usize) -> Result<(), ConfigError> {
-    if count <= most { Ok(()) } else { refuse(path, format!("{count} entries"), format!("{most} at most")) }
-}
-
-fn refuse(path: &str, value: String, allowed: String) -> Result<(), ConfigError> {
-    Err(ConfigError::OutOfRange { path: path.to_owned(), value, allowed })
+fn cores(path: impl Display, value: Option<f64>) -> Result<(), ConfigError> {
+    value.map_or(Ok(()), |value| within(path, value, 0.0, MOST_CORES).map(drop))
 }
 
 #[cfg(test)]
@@ -229,9 +240,12 @@ mod tests {
     #[test]
     fn reads_pods_and_applications_and_passes_over_what_it_does_not_know() {
         let message = read(&pod("later", json!(1))).unwrap();
+        assert_eq!(read(&serde_json::to_value(&message).unwrap()), Ok(message.clone()));
         assert_eq!((&*message.node, &*message.pods[0].key()), ("n1", "checkout-0.shop"));
         assert_eq!((message.pods[0].cores, message.pods[0].used_seconds), (Some(0.35), 812.4));
-        let app = &read(&container("later", json!(1))).unwrap().apps[0];
+        let message = read(&container("later", json!(1))).unwrap();
+        assert_eq!(read(&serde_json::to_value(&message).unwrap()), Ok(message.clone()));
+        let app = &message.apps[0];
         assert_eq!((&*app.name, app.limit, app.free), ("shop/checkout", 4.0, 1.2));
         let of = &app.containers[0];
         assert_eq!(
@@ -270,29 +284,29 @@ mod tests {
     #[test]
     fn a_refusal_names_path_value_and_range() {
         let (name, label) = ("a".repeat(254), "a".repeat(64));
-        let names = |most| format!("1 to {most} of a to z, 0 to 9, '-' and '.'");
+        let (names, labels) = ("1 to 253 of a to z, 0 to 9, '-' and '.'", "1 to 63 of a to z, 0 to 9 and '-'");
         let app = |member: &str, value: Value| {
             let mut app = json!({"name": "shop/checkout", "limit": 4, "free": 1.2});
             app[member] = value;
             json!({"node": "n1", "apps": [app]})
         };
         for (message, path, value, allowed) in [
-            (json!({"node": ""}), "node", "\"\"", &*names(253)),
-            (json!({"node": "N"}), "node", "\"N\"", &names(253)),
-            (pod("name", json!(name)), "pods[0].name", &format!("{name:?}"), &names(253)),
-            (pod("name", json!("a b")), "pods[0].name", "\"a b\"", &names(253)),
-            (pod("namespace", json!(label)), "pods[0].namespace", &format!("{label:?}"), &names(63)),
-            (pod("namespace", json!("a.b")), "pods[0].namespace", "\"a.b\"", "no dots"),
+            (json!({"node": ""}), "node", "\"\"", names),
+            (json!({"node": "N"}), "node", "\"N\"", names),
+            (pod("name", json!(name)), "pods[0].name", &format!("{name:?}"), names),
+            (pod("name", json!("a b")), "pods[0].name", "\"a b\"", names),
+            (pod("namespace", json!(label)), "pods[0].namespace", &format!("{label:?}"), labels),
+            (pod("namespace", json!("a.b")), "pods[0].namespace", "\"a.b\"", labels),
             (pod("cores", json!(-0.1)), "pods[0].cores", "-0.1", "0 to 10000"),
             (pod("cores", json!(10_000.5)), "pods[0].cores", "10000.5", "0 to 10000"),
             (pod("usedSeconds", json!(-1)), "pods[0].usedSeconds", "-1", "0 to 320000000000"),
             (app("name", json!("checkout")), "apps[0].name", "\"checkout\"", "namespace/name"),
-            (app("name", json!("a.b/c")), "apps[0].name", "\"a.b\"", "no dots"),
-            (app("name", json!("a/")), "apps[0].name", "\"\"", &names(253)),
+            (app("name", json!("a.b/c")), "apps[0].name", "\"a.b/c\"", "namespace/name"),
+            (app("name", json!("a/")), "apps[0].name", "\"a/\"", "namespace/name"),
             (app("limit", json!(-1)), "apps[0].limit", "-1", "0 to 10000"),
             (app("free", json!(1e9)), "apps[0].free", "1000000000", "0 to 10000"),
-            (container("pod", json!("")), "apps[0].containers[0].pod", "\"\"", &names(253)),
-            (container("container", json!("")), "apps[0].containers[0].container", "\"\"", &names(63)),
+            (container("pod", json!("")), "apps[0].containers[0].pod", "\"\"", names),
+            (container("container", json!("")), "apps[0].containers[0].container", "\"\"", labels),
             (container("quota", json!(-1)), "apps[0].containers[0].quota", "-1", "0 to 10000"),
             (container("used", json!(-1)), "apps[0].containers[0].used", "-1", "0 to 10000"),
             (container("throttled", json!(1.5)), "apps[0].containers[0].throttled", "1.5", "0 to 1"),
@@ -308,9 +322,9 @@ mod tests {
                 "101 entries",
                 "100 at most",
             ),
-            (asks("name", json!(name)), "asks[1].name", &format!("{name:?}"), &names(253)),
-            (asks("namespace", json!(label)), "asks[1].namespace", &format!("{label:?}"), &names(63)),
-            (asks("namespace", json!("a.b")), "asks[1].namespace", "\"a.b\"", "no dots"),
+            (asks("name", json!(name)), "asks[1].name", &format!("{name:?}"), names),
+            (asks("namespace", json!(label)), "asks[1].namespace", &format!("{label:?}"), labels),
+            (asks("namespace", json!("a.b")), "asks[1].namespace", "\"a.b\"", labels),
             (
                 json!({"node": "n", "asks": vec![json!({"namespace": "a", "name": "a"}); 1_001]}),
                 "asks",
@@ -318,9 +332,46 @@ mod tests {
                 "1000 at most",
             ),
         ] {
-            assert_eq!(read(&message), Err(format!("{path}: {value} is not allowed; allowed: {allowed}")));
+            let (error, expected) =
+                (read(&message).unwrap_err(), format!("{path}: {value} is not allowed; allowed: {allowed}"));
+            assert!(error.starts_with(&expected), "{error}");
         }
         assert!(read(&asks("name", Value::Null)).unwrap_err().starts_with("asks[1].name: invalid type"));
         assert!(read(&pod("usedSeconds", Value::Null)).unwrap_err().starts_with("pods[0].usedSeconds: invalid type"));
+    }
+
+    #[test]
+    fn five_percent_is_a_difference() {
+        assert!(differs(Some(20.0), Some(21.0)) && differs(Some(20.0), Some(19.0)));
+        assert!(!differs(Some(20.0), Some(20.9)) && !differs(Some(20.0), Some(19.1)));
+        assert!(differs(None, Some(1.0)) && differs(Some(1.0), None) && !differs(None, None));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let answer = |answers: &str| format!(r#"{{"replica":"r","answers":[{answers}]}}"#);
+        for (text, why) in [
+            (String::new(), "EOF"),
+            ("[]".to_owned(), "invalid length"),
+            (r#"{"answers":[]}"#.to_owned(), "missing field `replica`"),
+            (r#"{"replica":"r"}"#.to_owned(), "missing field `answers`"),
+            (answer(r#"{"namespace":"shop","name":"a","count":-1,"seconds":1}"#), "invalid value"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1.5,"seconds":1}"#), "invalid type"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1e30,"seconds":1}"#), "invalid type"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":NaN}"#), "expected value"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":1e999}"#), "number out of range"),
+            (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":null}"#), "invalid type"),
+            (answer(r#"{"name":"a","count":1,"seconds":1}"#), "missing field `namespace`"),
+            (
+                r#"{"replica":"","answers":[]}"#.to_owned(),
+                "replica: a name of 0 bytes is not allowed; allowed: 1 to 100",
+            ),
+            (json!({"replica": "r".repeat(101), "answers": []}).to_string(), "replica: a name of 101 bytes"),
+        ] {
+            let error = CpuAnswer::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let longest = json!({"replica": "r".repeat(100), "answers": [], "later": 1}).to_string();
+        assert_eq!(CpuAnswer::read(longest.as_bytes()).map(|said| said.replica.len()), Ok(100));
     }
 }

@@ -1,0 +1,136 @@
+//! Which names and numbers are allowed, in what operators write and in what programs send.
+
+use bloc_policy::config::ConfigError;
+use std::fmt::Display;
+
+/// The longest label, such as a namespace, in bytes.
+const MOST_LABEL: usize = 63;
+/// The longest name, such as a pod's, in bytes.
+const MOST_NAME: usize = 253;
+/// The longest name of an application whose limit is over nodes, in bytes: with what the store
+/// adds, it is the name of an object.
+const MOST_APP: usize = 240;
+/// What is allowed of a name.
+const NAME: &str = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
+
+/// The refusal of the value at `path`, and what is allowed instead. A path as `format_args!` is
+/// written only if it is needed.
+pub fn refused(path: impl Display, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
+    ConfigError::out_of_range(path.to_string(), value.to_string(), allowed)
+}
+
+/// Checks that a value is from `least` to `most`.
+///
+/// # Errors
+/// It is not.
+pub fn within<T: PartialOrd + Display>(path: impl Display, value: T, least: T, most: T) -> Result<T, ConfigError> {
+    if (&least..=&most).contains(&&value) { Ok(value) } else { Err(refused(path, value, format!("{least} to {most}"))) }
+}
+
+/// Checks how many entries a list has.
+///
+/// # Errors
+/// There are more than `most`.
+pub fn count(path: impl Display, count: usize, most: usize) -> Result<(), ConfigError> {
+    if count <= most { Ok(()) } else { Err(refused(path, format!("{count} entries"), format!("{most} at most"))) }
+}
+
+/// Whether this is a label by RFC 1123, which Kubernetes requires of namespaces, containers and
+/// Services: 1 to 63 of `a` to `z`, `0` to `9` and `-`, with a letter or digit at each end.
+pub fn is_label(text: &str) -> bool {
+    text.len() <= MOST_LABEL && is_part(text)
+}
+
+/// Whether this is a name that Kubernetes allows for most objects: 1 to 253 bytes, parts like
+/// labels with dots between them. A part may be longer than a label.
+pub fn is_name(text: &str) -> bool {
+    text.len() <= MOST_NAME && text.split('.').all(is_part)
+}
+
+/// Whether this is `namespace/name` of an application whose limit may be over nodes, 240 bytes at
+/// most.
+pub fn is_app(text: &str) -> bool {
+    let good = |(namespace, name): (&str, &str)| is_label(namespace) && is_name(name);
+    text.len() <= MOST_APP && text.split_once('/').is_some_and(good)
+}
+
+fn is_part(text: &str) -> bool {
+    let within = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(within) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Checks a label.
+///
+/// # Errors
+/// It is none; see [`is_label`].
+pub fn label(path: impl Display, text: &str) -> Result<(), ConfigError> {
+    let allowed =
+        || format!("1 to {MOST_LABEL} of a to z, 0 to 9 and '-', with a letter or digit at each end; no dots");
+    if is_label(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
+}
+
+/// Checks a name.
+///
+/// # Errors
+/// It is none; see [`is_name`].
+pub fn name(path: impl Display, text: &str) -> Result<(), ConfigError> {
+    let allowed = || format!("1 to {MOST_NAME} of {NAME}");
+    if is_name(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
+}
+
+/// Checks the name of an application.
+///
+/// # Errors
+/// It is none; see [`is_app`].
+pub fn app(path: impl Display, text: &str) -> Result<(), ConfigError> {
+    let allowed = || {
+        format!(
+            "namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and {MOST_LABEL} bytes at most in the namespace"
+        )
+    };
+    if is_app(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_names_are_those_of_kubernetes() {
+        let (label, name) = ("a-9".repeat(21), "a".repeat(253));
+        for good in ["a", "0", "a-b", &label] {
+            assert!(is_label(good) && is_name(good), "{good}");
+        }
+        for good in ["a.b-9.c", &name] {
+            assert!(!is_label(good) && is_name(good), "{good}");
+        }
+        for bad in
+            ["", "-", "-a", "a-", "A", "a_b", "a b", "a/b", "ä", ".", "a.", ".a", "a..b", "a.-b", &"a".repeat(254)]
+        {
+            assert!(!is_label(bad) && !is_name(bad), "{bad}");
+        }
+        let app = format!("{label}/{}", "a".repeat(176));
+        for good in ["a/b", "a/a.b-9.c", &app] {
+            assert!(is_app(good), "{good}");
+        }
+        let (label, name) = (format!("{}/a", "a".repeat(64)), format!("a/{}", "a".repeat(239)));
+        for bad in ["a", "/", "a/", "/a", "a.b/c", "a/b/c", "a/B", "a/b-", &label, &name] {
+            assert!(!is_app(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_what_is_allowed() {
+        let allowed = "1 to 63 of a to z, 0 to 9 and '-', with a letter or digit at each end; no dots";
+        let text = |checked: Result<(), ConfigError>| checked.unwrap_err().to_string();
+        assert_eq!(text(label("pod", "a.b")), format!("pod: \"a.b\" is not allowed; allowed: {allowed}"));
+        let allowed = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
+        assert_eq!(text(name("pod", "")), format!("pod: \"\" is not allowed; allowed: 1 to 253 of {allowed}"));
+        let error = text(app("app", "checkout"));
+        assert!(error.starts_with("app: \"checkout\" is not allowed; allowed: namespace/name, 240 bytes"), "{error}");
+        assert_eq!(text(count("apps", 3, 2)), "apps: 3 entries is not allowed; allowed: 2 at most");
+        assert_eq!((count("apps", 2, 2), within("n", 0.5, 0.5, 1.0), within("n", 1, 0, 1)), (Ok(()), Ok(0.5), Ok(1)));
+        assert_eq!(text(within("n", 1.5, 0.0, 1.0).map(drop)), "n: 1.5 is not allowed; allowed: 0 to 1");
+        assert_eq!(text(within("n", f64::NAN, 0.0, 1.0).map(drop)), "n: NaN is not allowed; allowed: 0 to 1");
+    }
+}
