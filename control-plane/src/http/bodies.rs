@@ -1,14 +1,15 @@
-//! Request and response bodies, within the memory that [`transit`](super::transit) allows.
+//! Request and response bodies, within the memory for bytes in transit: bodies while they are
+//! read, and responses until the client has taken them. A slow client keeps its bytes for long.
 
 use super::caller;
 use super::context::{Context, refusal};
 use super::identity::Peer;
-use super::transit::{NoRoom, Passage, Transit};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::{NoRoom, Share, Shares};
 use futures_util::StreamExt;
 use serde::Serialize;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl From<NoRoom> for Unread {
 
 /// Reads the body of a request, at most [`MAX_BODY_BYTES`]. The bytes that have arrived are
 /// counted, not the length that the request states.
-pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
+pub async fn read(request: Request, mut memory: Share) -> Result<Vec<u8>, Unread> {
     let too_long = || {
         let why = format!("the body is too large; allowed: up to {MAX_BODY_BYTES} bytes");
         Unread::Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
@@ -50,7 +51,7 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_long());
     }
-    passage.grow(REQUEST)?;
+    memory.grow(REQUEST)?;
     let read = async {
         let (mut chunks, mut body) = (request.into_body().into_data_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
@@ -59,7 +60,7 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
                 return Err(too_long());
             }
             // Doubled, because a growing buffer takes up to twice the length of its content.
-            passage.grow(2 * chunk.len())?;
+            memory.grow(2 * chunk.len())?;
             body.extend_from_slice(&chunk);
         }
         Ok(body)
@@ -75,7 +76,7 @@ fn is_counted(version: Version, bytes: usize) -> bool {
 
 /// The response to a poll with this body, once there is room for it.
 pub async fn answer(
-    transit: &Transit,
+    transit: &Shares,
     caller: &Arc<str>,
     version: Version,
     answer: &impl Serialize,
@@ -87,9 +88,10 @@ pub async fn answer(
     if !is_counted(version, length.0) {
         return Ok((content_type, json(answer)).into_response());
     }
-    let passage = transit.room(Arc::clone(caller), length.0).await?;
-    let mut response = (content_type, passage.carry(json(answer).into())).into_response();
-    response.extensions_mut().insert(HasPassage);
+    let mut memory = transit.share(Arc::clone(caller));
+    memory.grow_later(length.0).await?;
+    let mut response = (content_type, carry(memory, json(answer).into())).into_response();
+    response.extensions_mut().insert(IsCounted);
     Ok(response)
 }
 
@@ -113,7 +115,7 @@ impl std::io::Write for Length {
 
 /// Marks a response that is counted already.
 #[derive(Clone, Copy)]
-struct HasPassage;
+struct IsCounted;
 
 /// Middleware that counts responses until the client has taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
@@ -121,14 +123,14 @@ pub async fn count_answers(State(context): State<Context>, request: Request, nex
     let (caller, version) = (caller::of(&context.identity, request.headers(), peer), request.version());
     let (parts, body) = next.run(request).await.into_parts();
     let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<HasPassage>().is_none());
+    let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<IsCounted>().is_none());
     let Some(length) = length else { return Response::from_parts(parts, body) };
-    let mut passage = context.transit.passage(caller);
-    if passage.grow(length).is_err() {
+    let mut memory = context.transit.share(caller);
+    if memory.grow(length).is_err() {
         return busy();
     }
     match to_bytes(body, length).await {
-        Ok(bytes) => Response::from_parts(parts, passage.carry(bytes)),
+        Ok(bytes) => Response::from_parts(parts, carry(memory, bytes)),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
@@ -138,16 +140,14 @@ fn busy() -> Response {
     ([(header::RETRY_AFTER, "30")], refusal(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
 }
 
-impl Passage {
-    /// A body that is counted until its last byte is written.
-    fn carry(self, bytes: Bytes) -> Body {
-        Body::from(Bytes::from_owner(Counted { bytes, _passage: self }))
-    }
+/// A body that is counted until its last byte is written.
+fn carry(memory: Share, bytes: Bytes) -> Body {
+    Body::from(Bytes::from_owner(Counted { bytes, _memory: memory }))
 }
 
 struct Counted {
     bytes: Bytes,
-    _passage: Passage,
+    _memory: Share,
 }
 
 impl AsRef<[u8]> for Counted {

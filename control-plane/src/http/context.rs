@@ -1,13 +1,13 @@
 //! What all handlers need: shared state and error responses.
 
 use super::identity::{Identity, NodeAgent};
-use super::transit::Transit;
 use crate::leases::{Leases, Tokens};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::Shares;
 use bloc_daemon::throttle::Throttle;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Context {
     /// None: there is no store for leases.
     pub leases: Option<Leases>,
     /// Bodies and responses in transit.
-    pub transit: Transit,
+    pub transit: Shares,
     /// Whether the log names a caller, with what it is named for.
     pub named: Arc<Throttle>,
 }

@@ -57,6 +57,6 @@ async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<
     let refused = |(status, why)| Unread::Refused(status, why);
     let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
     context.node_agent.check(spiffe.as_deref()).map_err(refused)?;
-    let body = bodies::read(request, context.transit.passage(Arc::clone(caller))).await?;
+    let body = bodies::read(request, context.transit.share(Arc::clone(caller))).await?;
     CpuMessage::read(&body).map_err(|error| Unread::Refused(StatusCode::BAD_REQUEST, error.to_string()))
 }

@@ -11,11 +11,11 @@ use super::bodies::{self, Unread};
 use super::caller;
 use super::context::{Context, refusal};
 use super::identity::{Identity, Peer};
-use super::transit::Passage;
 use crate::leases::{self, Away, Leases};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::Share;
 use bloc_leases::Asks;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
     let version = request.version();
     let said = match read(&context, request, &caller).await {
         // Its memory counts until all of it is answered, also while it waits for a write.
-        Ok((asks, _passage)) => answer(&leases, asks).await,
+        Ok((asks, _memory)) => answer(&leases, asks).await,
         Err(unread) => Err(unread),
     };
     let said = match said {
@@ -58,21 +58,21 @@ async fn answer(leases: &Leases, asks: Asks) -> Result<bloc_leases::Tolds, Unrea
     })
 }
 
-async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<(Asks, Passage), Unread> {
+async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<(Asks, Share), Unread> {
     let refused = |(status, why)| Unread::Refused(status, why);
     let peer = request.extensions().get::<Peer>().copied();
     let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
     context.node_agent.check(spiffe.as_deref()).map_err(refused)?;
     let tokens = context.tokens.as_ref().filter(|_| context.identity != Identity::None);
     let token = tokens.map(|tokens| Ok((tokens, bearer(request.headers())?))).transpose().map_err(refused)?;
-    let body = bodies::read(request, context.transit.passage(Arc::clone(caller))).await?;
-    let mut passage = context.transit.passage(Arc::clone(caller));
-    passage.grow(2 * body.len())?;
+    let body = bodies::read(request, context.transit.share(Arc::clone(caller))).await?;
+    let mut memory = context.transit.share(Arc::clone(caller));
+    memory.grow(2 * body.len())?;
     let asks = leases::read(&body).map_err(|error| Unread::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
     if let Some((tokens, token)) = token {
         tokens.check(&token, &asks.node).await.map_err(refused)?;
     }
-    Ok((asks, passage))
+    Ok((asks, memory))
 }
 
 /// The token of a request.

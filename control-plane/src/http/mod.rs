@@ -24,7 +24,6 @@ pub mod identity;
 mod lease;
 mod no_room;
 mod sync;
-mod transit;
 
 use crate::leases::{Leases, Tokens};
 use crate::metrics::{LatencyMetrics, Metrics};
@@ -38,12 +37,12 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_daemon::cpu::CPU_PATH;
 use bloc_daemon::server::scraped;
+use bloc_daemon::shares::Shares;
 use bloc_leases::LEASE_PATH;
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
 use identity::{Identity, NodeAgent};
 use std::sync::Arc;
-use transit::Transit;
 
 /// Bytes of bodies and responses in transit, and those at a separate metrics port: a scrape of
 /// 1,000 services takes 2 MB.
@@ -77,7 +76,7 @@ pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, access: Access, 
 /// `/metrics` alone.
 pub fn metrics_router(store: Store, metrics: Arc<Metrics>, leases: Option<Leases>) -> Router {
     let context = context(store, metrics, Access::default(), leases);
-    finish(scrapes(), Context { transit: Transit::of(SCRAPES_IN_TRANSIT), ..context })
+    finish(scrapes(), Context { transit: Shares::fair(SCRAPES_IN_TRANSIT), ..context })
 }
 
 fn routes(store: &Store) -> Router<Context> {
@@ -99,7 +98,7 @@ fn scrapes() -> Router<Context> {
 
 fn context(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Context {
     let Access { identity, node_agent, tokens } = access;
-    let transit = Transit::of(IN_TRANSIT);
+    let transit = Shares::fair(IN_TRANSIT);
     Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::new(no_room::named()) }
 }
 
@@ -150,7 +149,7 @@ mod tests {
     #[tokio::test]
     async fn small_answers_need_memory_over_http2_but_not_over_http1() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
-        let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Access::default(), None) };
+        let context = Context { transit: Shares::fair(4), ..context(store, Arc::default(), Access::default(), None) };
         let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
         for (version, status) in
             [(Version::HTTP_11, StatusCode::OK), (Version::HTTP_2, StatusCode::SERVICE_UNAVAILABLE)]

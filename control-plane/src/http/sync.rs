@@ -20,11 +20,11 @@ use super::caller;
 use super::context::{Context, refusal};
 use super::identity::{self, Peer};
 use super::no_room::no_room;
-use super::transit::NoRoom;
 use crate::store::{Module, Outcome, Poll, StoreError};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::NoRoom;
 use bloc_policy::config::ConfigError;
 use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
@@ -109,7 +109,7 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     let payer = caller::of(&context.identity, request.headers(), peer);
     let module = module(request.headers());
     // Whatever the content type is: not every Proxy-Wasm host sets one.
-    let body = bodies::read(request, context.transit.passage(Arc::clone(&payer))).await?;
+    let body = bodies::read(request, context.transit.share(Arc::clone(&payer))).await?;
     // There is no `await` from here to the store. So there is at most one body per thread that is
     // decoded but not yet checked or charged, of at most some twenty times its length.
     let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
@@ -135,11 +135,11 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::http::identity::{Identity, NodeAgent};
-    use crate::http::transit::Transit;
     use crate::load::ReportInterval;
     use crate::snapshot::Snapshot;
     use crate::store::{Reach, Store};
     use axum::body::Body;
+    use bloc_daemon::shares::Shares;
 
     /// The reports of a poll are counted when its answer is decided on. If there is no room for
     /// that answer, the proxy must not report them again.
@@ -156,7 +156,7 @@ mod tests {
             node_agent: NodeAgent::default(),
             tokens: None,
             leases: None,
-            transit: Transit::of(bytes),
+            transit: Shares::fair(bytes),
             named: Arc::new(crate::http::no_room::named()),
         };
         let poll = async |context: &Context| {

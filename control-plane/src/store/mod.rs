@@ -15,14 +15,13 @@
 //! | `poll`, `polls`, `outcome` | a validated poll; the held ones; how one ends |
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
-//! | `budget`, `charge` | the memory for proxies; what one takes |
+//! | `charge` | the memory that a proxy takes |
 //! | `cpu` | the CPU of a proxy's pod: who is told, and when |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
 #[cfg(test)]
 mod asked_tests;
-mod budget;
 mod catalog;
 mod charge;
 #[cfg(test)]
@@ -59,7 +58,6 @@ mod view;
 mod wants;
 mod window;
 
-pub use budget::Limits;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;
