@@ -7,26 +7,24 @@
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Writes a second: what the records of a large cluster need while parts move.
-const WRITES: f64 = 20.0;
-/// Writes at once.
-const BURST: f64 = 40.0;
 /// Bytes a second: 1.8 GB in an hour, of which etcd keeps five minutes (150 MB).
 const BYTES: f64 = 500_000.0;
+/// What a write counts at least, so that there are 20 a second: what the records of a large cluster
+/// need while parts move.
+const WRITE: f64 = BYTES / 20.0;
 /// Bytes at once.
-const BURST_BYTES: f64 = BYTES * BURST / WRITES;
+const BURST: f64 = 40.0 * WRITE;
 
 /// What may be written now. Below zero is a debt: what a write takes is known when it is made.
 #[derive(Debug)]
 pub struct Budget {
-    writes: f64,
     bytes: f64,
     at: Instant,
 }
 
 impl Budget {
     pub const fn new(now: Instant) -> Self {
-        Self { writes: BURST, bytes: BURST_BYTES, at: now }
+        Self { bytes: BURST, at: now }
     }
 
     /// Waits until something may be written.
@@ -37,20 +35,17 @@ impl Budget {
 
     /// Counts a write.
     pub const fn take(&mut self, bytes: usize) {
-        self.writes -= 1.0;
-        self.bytes -= bytes as f64;
+        self.bytes -= (bytes as f64).max(WRITE);
     }
 
     fn wait(&mut self, now: Instant) -> Duration {
         self.grow(now);
-        let (writes, bytes) = ((1.0 - self.writes) / WRITES, -self.bytes / BYTES);
-        Duration::from_secs_f64(writes.max(bytes).max(0.0))
+        Duration::from_secs_f64((-self.bytes / BYTES).max(0.0))
     }
 
     fn grow(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.at).as_secs_f64();
-        self.writes = (self.writes + seconds * WRITES).min(BURST);
-        self.bytes = (self.bytes + seconds * BYTES).min(BURST_BYTES);
+        self.bytes = (self.bytes + seconds * BYTES).min(BURST);
         self.at = self.at.max(now);
     }
 }
@@ -86,7 +81,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_until_the_debt_is_paid() {
         let mut budget = Budget::new(Instant::now());
-        for (bytes, waits) in [(1_000_000, 0), (260_000, 0), (0, 520), (0, 0)] {
+        for (bytes, waits) in [(1_000_000, 0), (260_000, 0), (0, 520), (0, 50)] {
             let start = Instant::now();
             budget.ready().await;
             assert!(start.elapsed().as_millis().abs_diff(waits) <= 1, "{bytes}: {:?}", start.elapsed());
