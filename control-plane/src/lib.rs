@@ -19,6 +19,7 @@
 //! | [`source`] | reads files or Kubernetes, and validates |
 //! | [`store`], [`snapshot`] | the state in force, its versions, and the proxies that wait for news |
 //! | [`http`], [`server`] | the interface: polls, readiness, who may ask |
+//! | [`agents`] | what node agents ask |
 //! | [`cpu`] | what node agents say of CPU quotas, for the proxies of the pods |
 //! | [`leases`] | which node holds which part of the CPU limit of an application |
 //! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
@@ -27,6 +28,7 @@
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 //! | `bloc-daemon` | what the node agent has, too: options, messages, files, ports |
 
+pub mod agents;
 pub mod check;
 pub mod clock;
 pub mod cpu;

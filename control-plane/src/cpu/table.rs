@@ -8,9 +8,9 @@ use super::history::{History, MOST_SAMPLES};
 use super::silence::{SILENT_AFTER, is_silent};
 use super::view::AppView;
 use crate::load::ReportInterval;
-use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodAnswers, PodCpu, PodName};
+use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodCpu};
 use bloc_daemon::shares::{Share, Shares};
-use bloc_policy::sync::{ServerCpu, ServiceLoad};
+use bloc_policy::sync::ServerCpu;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub struct Cpus {
     /// When each agent was heard of, by node.
     nodes: BTreeMap<String, (Instant, Share)>,
     /// The pods that agents ask for.
-    asks: Asks,
+    pub asks: Asks,
     /// Bytes. All agents have one identity, and so one share.
     memory: Shares,
     swept: Instant,
@@ -208,26 +208,6 @@ impl Cpus {
         let known = || self.apps.iter().filter(|(_, app)| !is_silent(app.heard, now));
         let view = |((_, node), app): (&(String, String), &App)| AppView::of(node, &app.cpu);
         (known().take(most).map(view).collect(), known().count())
-    }
-
-    /// Whether an agent has asked for a pod of late.
-    pub fn is_asked(&self, pod: &str, now: Instant) -> bool {
-        self.asks.is_asked(pod, now)
-    }
-
-    /// The number of pods that agents have asked for of late.
-    pub fn asked(&self, now: Instant) -> usize {
-        self.asks.count(now)
-    }
-
-    /// The proxy of a pod reports what it has answered.
-    pub fn add_answers(&mut self, pod: &str, load: &[ServiceLoad]) {
-        self.asks.add(pod, load);
-    }
-
-    /// What these pods have answered since they were first asked for.
-    pub fn answers(&self, pods: &[PodName]) -> Vec<PodAnswers> {
-        self.asks.answers(pods)
     }
 
     /// The bytes that are taken.

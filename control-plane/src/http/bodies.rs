@@ -1,15 +1,15 @@
 //! Request and response bodies, within the memory for bytes in transit: bodies while they are
 //! read, and responses until the client has taken them. A slow client keeps its bytes for long.
 
-use super::caller;
 use super::context::{Context, refusal};
-use super::identity::Peer;
+use super::identity::Refusal;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bloc_daemon::shares::{NoRoom, Share, Shares};
+use bloc_policy::config::ConfigError;
 use futures_util::StreamExt;
 use serde::Serialize;
 use std::sync::Arc;
@@ -38,6 +38,18 @@ pub enum Unread {
 impl From<NoRoom> for Unread {
     fn from(_: NoRoom) -> Self {
         Self::NoRoom
+    }
+}
+
+impl From<Refusal> for Unread {
+    fn from((status, why): Refusal) -> Self {
+        Self::Refused(status, why)
+    }
+}
+
+impl From<ConfigError> for Unread {
+    fn from(error: ConfigError) -> Self {
+        Self::Refused(StatusCode::BAD_REQUEST, error.to_string())
     }
 }
 
@@ -119,8 +131,7 @@ struct IsCounted;
 
 /// Middleware that counts responses until the client has taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().copied();
-    let (caller, version) = (caller::of(&context.identity, request.headers(), peer), request.version());
+    let (caller, version) = (context.identity.caller(&request), request.version());
     let (parts, body) = next.run(request).await.into_parts();
     let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<IsCounted>().is_none());

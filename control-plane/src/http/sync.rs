@@ -6,7 +6,8 @@
 //!   [`cpu`](crate::cpu).
 //! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
 //!   control plane shuts down, with a `retry-after`.
-//! - 304 with a `retry-after` if there is no room, see [`no_room`](super::no_room).
+//! - 304 with a `retry-after` if there is no room for its body, for the record of its proxy (also
+//!   if that is evicted while the poll is held), or within 5 s for the response.
 //! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
 //!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //!
@@ -16,10 +17,8 @@
 //! [`FEATURES_HEADER`].
 
 use super::bodies::{self, Unread};
-use super::caller;
 use super::context::{Context, refusal};
 use super::identity::{self, Peer};
-use super::no_room::no_room;
 use crate::store::{Module, Outcome, Poll, StoreError};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -40,11 +39,11 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
 }
 
 async fn answer(context: &Context, request: Request) -> Response {
-    let caller = caller::of(&context.identity, request.headers(), request.extensions().get::<Peer>().copied());
+    let caller = context.identity.caller(&request);
     let version = request.version();
-    let poll = match read(context, request).await {
+    let poll = match read(context, request, &caller).await {
         Ok(poll) => poll,
-        Err(Unread::NoRoom) => return no_room(&context.metrics, &context.named, &caller),
+        Err(Unread::NoRoom) => return no_room(context, &caller),
         Err(Unread::Refused(status, message)) => {
             context.metrics.count_refused();
             tracing::debug!(%status, message, "not a poll");
@@ -53,7 +52,7 @@ async fn answer(context: &Context, request: Request) -> Response {
     };
     match context.store.sync(poll).await {
         Ok(outcome) => {
-            let no_room = || no_room(&context.metrics, &context.named, &caller);
+            let no_room = || no_room(context, &caller);
             let count = || context.metrics.count_outcome(&outcome);
             // The reports of this poll are counted, so the proxy has to count anew.
             let counted = || [(REPLICA_HEADER, context.store.replica().to_owned())];
@@ -102,20 +101,30 @@ fn module(headers: &HeaderMap) -> Module {
     Module::of(value(MODULE_HEADER), value(FEATURES_HEADER))
 }
 
-async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
+/// The answer to a proxy of `caller` that has no room, without a body: keep the last state, and
+/// come back at a random moment within 30 s. It does not name this replica, which tells the proxy
+/// that its report was not counted. The connection is closed, because idle ones of refused proxies
+/// would take memory.
+fn no_room(context: &Context, caller: &Arc<str>) -> Response {
+    context.metrics.count_no_room();
+    if context.named.due(caller, Instant::now()).is_some() {
+        tracing::warn!(%caller, "no memory left for this caller: it has too many proxies, or reads answers too slowly; proxies without room keep their last state");
+    }
+    let headers = [(header::RETRY_AFTER, "30"), (header::CONNECTION, "close")];
+    (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+async fn read(context: &Context, request: Request, payer: &Arc<str>) -> Result<Poll, Unread> {
     let peer = request.extensions().get::<Peer>().copied();
-    let refused = |(status, why)| Unread::Refused(status, why);
-    let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
-    let payer = caller::of(&context.identity, request.headers(), peer);
+    let spiffe = context.identity.of(request.headers(), peer)?;
     let module = module(request.headers());
     // Whatever the content type is: not every Proxy-Wasm host sets one.
-    let body = bodies::read(request, context.transit.share(Arc::clone(&payer))).await?;
+    let body = bodies::read(request, context.transit.share(Arc::clone(payer))).await?;
     // There is no `await` from here to the store. So there is at most one body per thread that is
     // decoded but not yet checked or charged, of at most some twenty times its length.
-    let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
-    let mut request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
+    let mut request: SyncRequest = ConfigError::read_json(&body)?;
     if let Some(spiffe) = &spiffe {
-        let foreign = identity::confine(spiffe, &mut request).map_err(refused)?;
+        let foreign = identity::confine(spiffe, &mut request)?;
         if let Some(service) = foreign.first()
             && context.named.due(&format!("{payer}: reports"), Instant::now()).is_some()
         {
@@ -127,14 +136,15 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
             );
         }
     }
-    Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe).run_by(module).paid_by(payer))
+    Ok(Poll::try_from(request)?.from(spiffe).run_by(module).paid_by(Arc::clone(payer)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Agents;
     use crate::clock::Clock;
-    use crate::http::identity::{Identity, NodeAgent};
+    use crate::http::identity::Identity;
     use crate::load::ReportInterval;
     use crate::snapshot::Snapshot;
     use crate::store::{Reach, Store};
@@ -150,14 +160,8 @@ mod tests {
         let services = serde_json::json!({"services": {"a": {"endpoints": endpoints}}});
         store.publish(Snapshot::from_yaml(&services.to_string()).unwrap(), Reach::default());
         let context = |bytes| Context {
-            store: store.clone(),
-            metrics: Arc::default(),
-            identity: Identity::None,
-            node_agent: NodeAgent::default(),
-            tokens: None,
-            leases: None,
             transit: Shares::fair(bytes),
-            named: Arc::new(crate::http::no_room::named()),
+            ..Context::new(store.clone(), Arc::default(), Identity::None, Agents::default())
         };
         let poll = async |context: &Context| {
             let body = r#"{"proxy": "p", "serves": ["a"], "load": [{"service": "a", "inFlight": 1, "departed": 5, "arrived": 5}],

@@ -14,7 +14,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 /// An application of which nobody asked for this long is forgotten. Its record stays.
 const FORGET: Duration = Duration::from_secs(60);
@@ -163,7 +163,7 @@ impl Leases {
         loop {
             // In the order in which they come. What comes while it waits goes into the same write.
             let mut budget = self.0.budget.lock().await;
-            budget.ready().await;
+            sleep_until(budget.ready()).await;
             let Some(batch) = writer.app.take() else { break };
             let mut pause = GATHER;
             match self.0.store.read(&name) {
@@ -176,7 +176,7 @@ impl Leases {
                     let written = if heard.record == *known.record {
                         Ok(())
                     } else if room::has_room(self.store(), &heard.record, &known) {
-                        budget.take(heard.record.bytes());
+                        budget.take(heard.record.bytes(), Instant::now());
                         drop(budget);
                         pause = gather(heard.record.bytes());
                         self.put(&name, &heard.record, known).await

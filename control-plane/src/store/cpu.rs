@@ -91,7 +91,7 @@ impl State {
     /// How long the poll of a proxy that serves something may be held: as long as `usually`, less
     /// if an agent asks for the response times of its pod.
     pub fn report_within(&self, proxy: &str, usually: Duration, now: Instant) -> Duration {
-        let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.is_asked(pod, now));
+        let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.asks.is_asked(pod, now));
         if is_asked { ASKED_EVERY } else { usually }
     }
 
@@ -104,7 +104,7 @@ impl State {
                 self.polls.wake_pod(&pod, |has| differs(has, cpu.cores));
             }
         }
-        room.then(|| self.cpus.answers(&message.asks))
+        room.then(|| self.cpus.asks.answers(&message.asks))
     }
 }
 

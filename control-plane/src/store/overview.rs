@@ -82,7 +82,7 @@ impl Store {
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             node_agents: inner.state.cpus.agents(now),
-            node_agent_asks: inner.state.cpus.asked(now),
+            node_agent_asks: inner.state.cpus.asks.count(now),
             loaded_unix_seconds: inner
                 .loaded
                 .and_then(|at| at.duration_since(UNIX_EPOCH).ok())

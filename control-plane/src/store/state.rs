@@ -211,7 +211,7 @@ impl State {
                 let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
                 self.cpus.count(pod, departed, span, reported);
             }
-            self.cpus.add_answers(pod, &record.load);
+            self.cpus.asks.add(pod, &record.load);
         }
         let report = Report { proxy, load: &record.load, since: record.since };
         let in_force = |name: &str| self.catalog.get(name).is_some();
