@@ -1,9 +1,9 @@
 //! `bloc-control-plane`: reads services from a source and serves them to the proxies.
 
 use anyhow::{Context, Error, Result, anyhow};
+use bloc_control_plane::agents::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
-use bloc_control_plane::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};

@@ -4,8 +4,8 @@
 //! Needs promtool, from Debian's package `prometheus`; without it, `make test` skips that test.
 #![allow(missing_docs, reason = "tests")]
 
+use bloc_control_plane::agents::leases::{AppLease, LeaseView};
 use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
-use bloc_control_plane::leases::{AppLease, LeaseView};
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;

@@ -5,8 +5,8 @@ mod common;
 
 use bloc_control_plane::ReportInterval;
 use bloc_control_plane::agents::Agents;
+use bloc_control_plane::agents::leases::{FileLeases, Leases, Tokens};
 use bloc_control_plane::http::identity::{Identity, NodeAgent};
-use bloc_control_plane::leases::{FileLeases, Leases, Tokens};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::Serving;
 use bloc_leases::{Asks, Holder, Part, Tolds};

@@ -1,11 +1,19 @@
-//! What node agents ask of the control plane: `POST /v1/cpu` and `POST /v1/lease`.
+//! What the control plane has for node agents. Parameters and endpoints need nothing of it.
 //!
-//! Parameters and endpoints need nothing of this.
+//! | module | what |
+//! |---|---|
+//! | `routes` | `POST /v1/cpu` and `POST /v1/lease` |
+//! | [`cpu`] | what agents say of the CPU of pods, and which proxies are told |
+//! | [`leases`] | which node holds which part of a CPU limit |
+//! | `metrics` | leases as gauges |
 
+pub mod cpu;
+pub mod leases;
+pub(crate) mod metrics;
 pub(crate) mod routes;
 
 use crate::http::identity::NodeAgent;
-use crate::leases::{Leases, Tokens};
+use leases::{Leases, Tokens};
 
 /// Who the node agents are, and what they may ask.
 #[derive(Clone, Debug, Default)]

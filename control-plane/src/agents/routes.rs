@@ -5,10 +5,10 @@
 //! - 408 for a body that does not arrive, 413 for a body above 96 KiB;
 //! - 503 if there is no room for the body.
 
+use crate::agents::leases::{self, Away};
 use crate::http::bodies::{self, Unread};
 use crate::http::context::{Context, refusal};
 use crate::http::identity::{Identity, Peer, Refusal};
-use crate::leases::{self, Away};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};

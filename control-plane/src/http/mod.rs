@@ -6,8 +6,8 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
-//! | `POST /v1/cpu` | what node agents say of pods and ask about them, see [`cpu`](crate::cpu) |
-//! | `POST /v1/lease` | which part of a CPU limit a node holds, see [`leases`](crate::leases) |
+//! | `POST /v1/cpu` | what node agents say of pods and ask about them, see [`cpu`](crate::agents::cpu) |
+//! | `POST /v1/lease` | which part of a CPU limit a node holds, see [`leases`](crate::agents::leases) |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
@@ -21,8 +21,8 @@ pub(crate) mod context;
 pub mod identity;
 mod sync;
 
+use crate::agents::leases::Leases;
 use crate::agents::routes::{cpu, lease};
-use crate::leases::Leases;
 use crate::metrics::LatencyMetrics;
 use crate::page;
 use crate::store::Store;

@@ -3,7 +3,7 @@
 //! - 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse), at once or when something
 //!   changes.
 //! - 200 with `version` and `cpu` alone if only the CPU of the proxy's pod is news, see
-//!   [`cpu`](crate::cpu).
+//!   [`cpu`](crate::agents::cpu).
 //! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
 //!   control plane shuts down, with a `retry-after`.
 //! - 304 with a `retry-after` if there is no room for its body, for the record of its proxy (also

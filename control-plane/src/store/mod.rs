@@ -16,7 +16,6 @@
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `charge` | the memory that a proxy takes |
-//! | `cpu` | the CPU of a proxy's pod: who is told, and when |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
@@ -26,12 +25,11 @@ mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
-mod cpu;
 #[cfg(test)]
 mod cpu_tests;
 #[cfg(test)]
 mod digest_tests;
-mod handle;
+pub(crate) mod handle;
 mod history;
 mod inner;
 mod module;
@@ -41,12 +39,12 @@ mod outcome;
 mod overview;
 mod poll;
 mod polls;
-mod proxies;
+pub(crate) mod proxies;
 mod seal;
 #[cfg(test)]
 mod simulation;
 mod staleness;
-mod state;
+pub(crate) mod state;
 mod status;
 #[cfg(test)]
 mod status_tests;

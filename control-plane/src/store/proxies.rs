@@ -86,7 +86,7 @@ pub struct Record {
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
     /// The module that it runs, and the services of `version` that this could not read.
-    pub(super) module: Module,
+    pub(crate) module: Module,
     pub(super) unread: Vec<String>,
     /// How its calls ended, until that is counted.
     pub(super) calls: Vec<ServiceCalls>,
@@ -95,8 +95,8 @@ pub struct Record {
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
     /// The cores that it has, of what its pod's node agent says, and when it was last told of them.
-    pub(super) cpu: Option<f64>,
-    pub(super) told: Option<Instant>,
+    pub(crate) cpu: Option<f64>,
+    pub(crate) told: Option<Instant>,
     /// When it counts at this replica.
     pub(super) window: Window,
     /// Since when it has presented its version although there is a newer state for it.

@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `table` | all pods, applications and agents, within [`MOST_BYTES`] |
 //! | `history`, `cost` | the CPU time and quotas of a pod over time; CPU time per request |
-//! | `news` | when a proxy is told |
+//! | `told`, `news` | the CPU of a proxy's pod: who is told, and when |
 //! | `asked` | the response times of pods that agents ask for |
 //! | `silence` | when something is not known any more |
 //! | `view` | what operators see |
@@ -33,6 +33,7 @@ mod silence;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod told;
 mod view;
 
 pub use asked::ASKED_EVERY;

@@ -3,7 +3,7 @@
 //! The registry is made anew for each scrape, so that a record that is gone leaves no last value
 //! behind. Cardinality: four series for each of at most 1,000 applications.
 
-use crate::leases::{AppLease, LeaseView};
+use crate::agents::leases::{AppLease, LeaseView};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;

@@ -11,10 +11,10 @@
 //! If an agent asks for the response times of a pod, the polls of its proxy are held for at most
 //! [`ASKED_EVERY`], so that they come in time. One that is held already stays as it is.
 
-use super::handle::Store;
-use super::proxies::Record;
-use super::state::State;
-use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use super::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use crate::store::handle::Store;
+use crate::store::proxies::Record;
+use crate::store::state::State;
 use bloc_daemon::cpu::PodAnswers;
 use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
