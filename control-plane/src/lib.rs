@@ -7,8 +7,8 @@
 //! as something that they subscribed to changes. With each poll a proxy also reports the [load] of
 //! the services that it serves, from which the signals for scaling are computed. [Node
 //! agents](agents) report CPU quotas, which are passed on to the proxies of the pods. The mesh does
-//! not depend on this process: a proxy that loses it keeps its last good state. Several replicas may
-//! run side by side.
+//! not depend on this process: a proxy that loses it keeps its last good state. Several replicas
+//! may run side by side.
 //!
 //! ```text
 //! file ───────────► source::FileSource ───────┐

@@ -46,7 +46,6 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
     let caller = context.identity.caller(&request);
     // As an older control plane, which does not know the path.
     let Some(leases) = &context.agents.leases else { return refusal(StatusCode::NOT_FOUND, "no such path") };
-    let version = request.version();
     let said = async {
         let (headers, body) = read(&context, request, &caller).await?;
         // Its memory counts until all of it is answered, also while it waits for a write.
@@ -59,7 +58,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
             let why = "who holds what was not read from the Kubernetes API yet";
             Unread::Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
         })?;
-        Ok(bodies::answer(&context.transit, &caller, version, &tolds).await?)
+        Ok(bodies::answer(&context.transit, &caller, &tolds).await?)
     };
     said.await.unwrap_or_else(|unread| {
         context.metrics.count_lease_ask("refused");

@@ -5,7 +5,7 @@ use super::context::{Context, refusal};
 use super::identity::Refusal;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Version, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bloc_daemon::shares::{NoRoom, Share, Shares};
@@ -23,9 +23,6 @@ const MAX_BODY_BYTES: usize = 96 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Memory of a request while its body is read, beside the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
-/// Over HTTP/1, shorter responses are not counted. A connection has one response at a time, and its
-/// memory is part of what the connection takes.
-const SHORT: usize = 4 << 10;
 
 /// Why a body was not read.
 pub enum Unread {
@@ -81,25 +78,12 @@ pub async fn read(request: Request, mut memory: Share) -> Result<Vec<u8>, Unread
     timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
-/// Whether a response of this length is counted until the client has taken it.
-fn is_counted(version: Version, bytes: usize) -> bool {
-    bytes > if version < Version::HTTP_2 { SHORT } else { 0 }
-}
-
 /// The response to a poll with this body, once there is room for it.
-pub async fn answer(
-    transit: &Shares,
-    caller: &Arc<str>,
-    version: Version,
-    answer: &impl Serialize,
-) -> Result<Response, NoRoom> {
+pub async fn answer(transit: &Shares, caller: &Arc<str>, answer: &impl Serialize) -> Result<Response, NoRoom> {
     // The JSON is written only when there is room. Its length is counted first, without keeping it.
     let mut length = Length(0);
     let _ = serde_json::to_writer(&mut length, answer);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
-    if !is_counted(version, length.0) {
-        return Ok((content_type, json(answer)).into_response());
-    }
     let mut memory = transit.share(Arc::clone(caller));
     memory.grow_later(length.0).await?;
     let mut response = (content_type, carry(memory, json(answer).into())).into_response();
@@ -131,10 +115,10 @@ struct IsCounted;
 
 /// Middleware that counts responses until the client has taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
-    let (caller, version) = (context.identity.caller(&request), request.version());
+    let caller = context.identity.caller(&request);
     let (parts, body) = next.run(request).await.into_parts();
     let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<IsCounted>().is_none());
+    let length = length.filter(|bytes| *bytes > 0 && parts.extensions.get::<IsCounted>().is_none());
     let Some(length) = length else { return Response::from_parts(parts, body) };
     let mut memory = context.transit.share(caller);
     if memory.grow(length).is_err() {

@@ -40,7 +40,6 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
 
 async fn answer(context: &Context, request: Request) -> Response {
     let caller = context.identity.caller(&request);
-    let version = request.version();
     let poll = match read(context, request, &caller).await {
         Ok(poll) => poll,
         Err(Unread::NoRoom) => return no_room(context, &caller),
@@ -50,50 +49,38 @@ async fn answer(context: &Context, request: Request) -> Response {
             return refusal(status, &message);
         }
     };
-    match context.store.sync(poll).await {
-        Ok(outcome) => {
-            let no_room = || no_room(context, &caller);
-            let count = || context.metrics.count_outcome(&outcome);
-            // The reports of this poll are counted, so the proxy has to count anew.
-            let counted = || [(REPLICA_HEADER, context.store.replica().to_owned())];
-            let sent = |answer: Result<Response, NoRoom>| match answer {
-                Ok(answer) => {
-                    count();
-                    (counted(), answer).into_response()
-                }
-                Err(NoRoom) => (counted(), no_room()).into_response(),
-            };
-            let transit = &context.transit;
-            match &outcome {
-                Outcome::NoRoom => no_room(),
-                Outcome::Changed(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
-                Outcome::Cpu(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
-                Outcome::Unchanged => {
-                    count();
-                    (StatusCode::NOT_MODIFIED, counted()).into_response()
-                }
-                Outcome::Superseded => {
-                    count();
-                    StatusCode::NOT_MODIFIED.into_response()
-                }
-                Outcome::Closing { within } => {
-                    count();
-                    let seconds = [(header::RETRY_AFTER, within.as_secs().to_string())];
-                    (StatusCode::NOT_MODIFIED, seconds).into_response()
-                }
-            }
-        }
-        Err(error) => {
+    let outcome = match context.store.sync(poll).await {
+        Ok(outcome) => outcome,
+        Err(error @ StoreError::NotYours) => {
             context.metrics.count_refused();
             if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
                 tracing::warn!(%caller, %error, "poll refused");
             }
-            let status = match error {
-                StoreError::NotYours => StatusCode::FORBIDDEN,
-            };
-            refusal(status, &error.to_string())
+            return refusal(StatusCode::FORBIDDEN, &error.to_string());
         }
+    };
+    let (transit, unchanged) = (&context.transit, StatusCode::NOT_MODIFIED);
+    let answer = match &outcome {
+        Outcome::NoRoom => return no_room(context, &caller),
+        Outcome::Changed(answer) => bodies::answer(transit, &caller, answer).await,
+        Outcome::Cpu(answer) => bodies::answer(transit, &caller, answer).await,
+        Outcome::Unchanged | Outcome::Superseded => Ok(unchanged.into_response()),
+        Outcome::Closing { within } => {
+            Ok((unchanged, [(header::RETRY_AFTER, within.as_secs().to_string())]).into_response())
+        }
+    };
+    let answer = answer.map_or_else(
+        |NoRoom| no_room(context, &caller),
+        |answer| {
+            context.metrics.count_outcome(&outcome);
+            answer
+        },
+    );
+    if matches!(outcome, Outcome::Superseded | Outcome::Closing { .. }) {
+        return answer;
     }
+    // The reports of this poll are counted, so the proxy has to count anew.
+    ([(REPLICA_HEADER, context.store.replica().to_owned())], answer).into_response()
 }
 
 fn module(headers: &HeaderMap) -> Module {

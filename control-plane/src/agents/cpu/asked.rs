@@ -7,7 +7,7 @@
 //! A pod that nobody asks for within [`SILENT_AFTER`](super::SILENT_AFTER) is forgotten. The next
 //! question begins at 0.
 
-use super::silence::is_silent;
+use super::news::is_silent;
 use bloc_daemon::cpu::{PodAnswers, PodName};
 use bloc_daemon::shares::{Share, Shares};
 use bloc_policy::sync::ServiceLoad;

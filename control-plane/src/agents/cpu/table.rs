@@ -5,7 +5,7 @@
 use super::asked::Asks;
 use super::cost::{Cost, MOST_WAITING};
 use super::history::{History, MOST_SAMPLES};
-use super::silence::{SILENT_AFTER, is_silent};
+use super::news::{SILENT_AFTER, is_silent};
 use super::view::AppView;
 use crate::load::ReportInterval;
 use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodCpu};

@@ -129,7 +129,7 @@ impl Leases {
         let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
         if known.record.entry(node).is_none() {
             if ask.is_nothing() && !self.apps().contains_key(&*ask.name) {
-                // It changes nothing, so nothing has to be remembered.
+                // Remembered, it would make a record that is not new any more, and be written.
                 let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
                 return Said::Now(told.ok_or(Unsaid::NoRoom));
             }
