@@ -122,17 +122,12 @@ pub async fn count_answers(State(context): State<Context>, request: Request, nex
     let Some(length) = length else { return Response::from_parts(parts, body) };
     let mut memory = context.transit.share(caller);
     if memory.grow(length).is_err() {
-        return busy();
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many answers are on their way");
     }
     match to_bytes(body, length).await {
         Ok(bytes) => Response::from_parts(parts, carry(memory, bytes)),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
-}
-
-fn busy() -> Response {
-    let why = "too many answers are on their way";
-    ([(header::RETRY_AFTER, "30")], refusal(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
 }
 
 /// A body that is counted until its last byte is written.

@@ -6,8 +6,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
-//! | `POST /v1/cpu` | what node agents say of pods and ask about them, see [`cpu`](crate::agents::cpu) |
-//! | `POST /v1/lease` | which part of a CPU limit a node holds, see [`leases`](crate::agents::leases) |
+//! | `POST /v1/cpu`, `/v1/lease` | those of node agents, see [`agents`](crate::agents) |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |

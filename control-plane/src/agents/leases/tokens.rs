@@ -60,13 +60,9 @@ type Key = [u8; 32];
 
 #[derive(Default)]
 struct State {
-    known: HashMap<Key, Known>,
+    /// Until when each is remembered.
+    known: HashMap<Key, (Checked, Instant)>,
     in_flight: HashMap<Key, InFlight>,
-}
-
-struct Known {
-    checked: Checked,
-    until: Instant,
 }
 
 /// A review under way, until this is dropped.
@@ -191,7 +187,7 @@ impl Tokens {
 
 impl State {
     fn known(&self, key: &Key, now: Instant) -> Option<Checked> {
-        self.known.get(key).filter(|known| known.until > now).map(|known| known.checked.clone())
+        self.known.get(key).filter(|(_, until)| *until > now).map(|(checked, _)| checked.clone())
     }
 
     fn remember(&mut self, key: Key, checked: &Checked, now: Instant) {
@@ -201,8 +197,8 @@ impl State {
             Err((StatusCode::SERVICE_UNAVAILABLE, _)) => return,
             Err(_) => REFUSED,
         };
-        self.known.retain(|_, known| known.until > now);
-        self.known.insert(key, Known { checked: checked.clone(), until: now + kept });
+        self.known.retain(|_, (_, until)| *until > now);
+        self.known.insert(key, (checked.clone(), now + kept));
     }
 }
 
