@@ -31,7 +31,7 @@ pub const IN_ALL: usize = 208 << 20;
 /// The most bytes for the proxies of one identity.
 pub const OF_ONE: usize = 96 << 20;
 /// How often silent proxies are dropped, which looks at all records.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long a silent proxy is remembered: twice the usual wait.
 const KEEP: Duration = Duration::from_secs(60);
 
