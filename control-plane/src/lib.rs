@@ -5,9 +5,10 @@
 //! A [`source`] validates what an operator wrote and publishes [`Snapshot`]s into the [`Store`].
 //! Proxies ask the [HTTP interface](http) by long poll (`POST /v1/sync`) and are answered as soon
 //! as something that they subscribed to changes. With each poll a proxy also reports the [load] of
-//! the services that it serves, from which the signals for scaling are computed. Node agents report
-//! [`cpu`] quotas, which are passed on to the proxies of the pods. The mesh does not depend on this
-//! process: a proxy that loses it keeps its last good state. Several replicas may run side by side.
+//! the services that it serves, from which the signals for scaling are computed. [Node
+//! agents](agents) report CPU quotas, which are passed on to the proxies of the pods. The mesh does
+//! not depend on this process: a proxy that loses it keeps its last good state. Several replicas
+//! may run side by side.
 //!
 //! ```text
 //! file ───────────► source::FileSource ───────┐
@@ -19,21 +20,19 @@
 //! | [`source`] | reads files or Kubernetes, and validates |
 //! | [`store`], [`snapshot`] | the state in force, its versions, and the proxies that wait for news |
 //! | [`http`], [`server`] | the interface: polls, readiness, who may ask |
-//! | [`cpu`] | what node agents say of CPU quotas, for the proxies of the pods |
-//! | [`leases`] | which node holds which part of the CPU limit of an application |
+//! | [`agents`] | all that is there for node agents: CPU quotas, leases |
 //! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
 //! | [`page`], [`metrics`] | what operators see |
 //! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 //! | `bloc-daemon` | what the node agent has, too: options, messages, files, ports |
 
+pub mod agents;
 pub mod check;
 pub mod clock;
-pub mod cpu;
 mod digest;
 pub mod http;
 pub mod latency;
-pub mod leases;
 pub mod load;
 pub mod metrics;
 pub mod page;

@@ -1,9 +1,9 @@
 //! `bloc-control-plane`: reads services from a source and serves them to the proxies.
 
 use anyhow::{Context, Error, Result, anyhow};
+use bloc_control_plane::agents::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
-use bloc_control_plane::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
@@ -151,13 +151,14 @@ async fn run(arguments: Arguments) -> Result<()> {
     let metrics = Arc::new(Metrics::default());
     let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
-    let mut serving = Serving { identity, node_agent: arguments.node_agent, ..Serving::default() };
+    let mut serving = Serving { identity, ..Serving::default() };
+    serving.agents.account = arguments.node_agent;
     let leases = |store: Arc<dyn LeaseStore>| Some(Leases::new(store, Arc::clone(&metrics)));
     let source = match source {
         Source::File(path) => {
             let (source, snapshot) = FileSource::open(path).await.map_err(Error::msg)?;
             if let Some(file) = arguments.leases {
-                serving.leases = leases(Arc::new(FileLeases::open(file)?));
+                serving.agents.leases = leases(Arc::new(FileLeases::open(file)?));
             }
             publisher.accept(snapshot, Reach::default());
             tokio::spawn(async move {
@@ -168,8 +169,8 @@ async fn run(arguments: Arguments) -> Result<()> {
             let client = kubernetes().await.context("cannot configure a client for the Kubernetes API")?;
             let (namespace, domain) = (arguments.namespace, arguments.cluster_domain);
             let store = KubernetesLeases::new(client.clone(), &namespace, Arc::clone(&metrics));
-            serving.leases = leases(Arc::new(store));
-            serving.tokens = Some(Tokens::new(client.clone(), &serving.node_agent));
+            serving.agents.leases = leases(Arc::new(store));
+            serving.agents.tokens = Some(Tokens::new(client.clone(), &serving.agents.account));
             tokio::spawn(KubernetesSource::new(client, namespace, domain).run(publisher))
         }
     };

@@ -28,12 +28,12 @@
 //! | `bloc_calls_unserved_total{caller,service}` | counter | those that failed, or were rejected or refused in the end |
 
 mod latency;
-mod leases;
 mod load;
 
 pub use latency::LatencyMetrics;
 
-use crate::leases::LeaseView;
+use crate::agents::leases::LeaseView;
+use crate::agents::metrics::registry;
 use crate::load::{Signals, Totals};
 use crate::store::{Counts, Outcome};
 use prometheus_client::encoding::text;
@@ -217,7 +217,7 @@ impl Metrics {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;
         text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, services))?;
-        text::encode_registry(&mut out, &leases::registry(leases))?;
+        text::encode_registry(&mut out, &registry(leases))?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(latencies));
         text::encode_registry(&mut out, &registry)?;

@@ -1,9 +1,9 @@
 //! Serves the HTTP interface until told to stop.
 
+use crate::agents::Agents;
 use crate::http;
-use crate::http::Access;
-use crate::http::identity::{Identity, NodeAgent};
-use crate::leases::{Leases, Tokens};
+use crate::http::context::Context;
+use crate::http::identity::Identity;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use bloc_daemon::server::{Limits, Port};
@@ -31,13 +31,8 @@ pub struct Listeners {
 pub struct Serving {
     /// How proxies prove who they are.
     pub identity: Identity,
-    /// Who may report the CPU of pods, if an identity is required.
-    pub node_agent: NodeAgent,
-    /// By which tokens agents prove on which node they run, if an identity is required; none: by
-    /// none.
-    pub tokens: Option<Tokens>,
-    /// Which node holds which part of a CPU limit; none: there is no store for that.
-    pub leases: Option<Leases>,
+    /// What node agents may ask.
+    pub agents: Agents,
     /// What clients may take. The port for metrics has limits of its own, so that scrapers do not
     /// keep proxies out.
     pub limits: Limits,
@@ -47,9 +42,7 @@ impl Default for Serving {
     fn default() -> Self {
         Self {
             identity: Identity::None,
-            node_agent: NodeAgent::default(),
-            tokens: None,
-            leases: None,
+            agents: Agents::default(),
             limits: Limits {
                 // A proxy asks again at once, or a second after its last answer.
                 head_timeout: Duration::from_secs(30),
@@ -76,19 +69,14 @@ pub async fn serve(
 ) {
     let graceful = GracefulShutdown::new();
     let limits = serving.limits;
-    let leases = serving.leases;
-    let access = Access { identity: serving.identity, node_agent: serving.node_agent, tokens: serving.tokens };
+    let context = Context::new(store.clone(), metrics, serving.identity, serving.agents);
     let scrapes = listeners.metrics.map(|listener| {
-        let router = http::metrics_router(store.clone(), metrics.clone(), leases.clone());
+        let router = http::metrics_router(context.clone());
         // Prometheus uses HTTP/1.1 in plain text; a sidecar may use HTTP/2.
         let limits = Limits { head_timeout: limits.head_timeout, ..Limits::SCRAPERS };
         Port::new(listener, router, limits).http1_only()
     });
-    let router = match scrapes {
-        Some(_) => http::router(store.clone(), metrics, access, leases),
-        None => http::router_with_metrics(store.clone(), metrics, access, leases),
-    };
-    let main = Port::new(listeners.main, router, limits);
+    let main = Port::new(listeners.main, http::router(context, scrapes.is_none()), limits);
     // Dropping the future of a port stops it from accepting connections.
     tokio::select! {
         () = main.accept(&graceful) => {}

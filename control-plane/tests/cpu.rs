@@ -4,6 +4,7 @@
 mod common;
 
 use bloc_control_plane::ReportInterval;
+use bloc_control_plane::agents::Agents;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
 use bloc_policy::features::FEATURES_HEADER;
@@ -198,7 +199,7 @@ async fn only_the_node_agent_may_tell_where_identities_are_required() {
     server.stop().await;
     let serving = Serving {
         identity: Identity::Spiffe(None),
-        node_agent: "ns/shop/sa/checkout".parse().unwrap(),
+        agents: Agents { account: "ns/shop/sa/checkout".parse().unwrap(), ..Agents::default() },
         ..Serving::default()
     };
     let server = Server::start_serving(ONE, ReportInterval::default(), serving).await;

@@ -4,8 +4,8 @@
 //! Needs promtool, from Debian's package `prometheus`; without it, `make test` skips that test.
 #![allow(missing_docs, reason = "tests")]
 
+use bloc_control_plane::agents::leases::{AppLease, LeaseView};
 use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
-use bloc_control_plane::leases::{AppLease, LeaseView};
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;
@@ -82,7 +82,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
     let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
     metrics.count_lease_ask("said");
     metrics.count_lease_write("written");
-    let lease = AppLease { held: 0.5, free: 0.5, silent: 0.0, silent_nodes: 0 };
+    let lease = AppLease { held: 0.5, silent: 0.0, silent_nodes: 0 };
     let leases = LeaseView { apps: BTreeMap::from([("shop/checkout".into(), lease)]), unread: 0 };
     let text = metrics
         .encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies, &leases)
@@ -191,7 +191,7 @@ fn the_documentation_names_the_metrics_about_node_agents() {
     let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
     let is_about = |name: &String| ["bloc_node_agent", "bloc_lease"].iter().any(|start| name.starts_with(start));
     let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
-    assert_eq!(written.len(), 10);
+    assert_eq!(written.len(), 9);
     assert_eq!(named, written);
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use bloc_control_plane::leases::LeaseView;
+use bloc_control_plane::agents::leases::LeaseView;
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::source::{KubernetesSource, Publisher, kubernetes};
 use bloc_control_plane::store::{Outcome, Poll};

@@ -8,6 +8,7 @@
 //! | [`process`] | signals, the limit of open files |
 //! | [`ranges`] | which names and numbers are allowed |
 //! | [`server`] | accepts connections, within limits |
+//! | [`shares`] | what each caller takes of a whole |
 //! | [`throttle`] | which of many like messages the log gets |
 //! | [`watched`] | reads files again when they change |
 
@@ -17,5 +18,6 @@ pub mod options;
 pub mod process;
 pub mod ranges;
 pub mod server;
+pub mod shares;
 pub mod throttle;
 pub mod watched;

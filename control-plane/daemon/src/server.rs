@@ -3,6 +3,7 @@
 //! A loop over hyper instead of `axum::serve`, which limits neither how long the head of a request
 //! may take nor the number of connections.
 
+use crate::shares::{Share, Shares};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -12,12 +13,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -94,7 +94,7 @@ impl Port {
     pub async fn accept(self, graceful: &GracefulShutdown) {
         let Self { listener, router, builder, limits } = self;
         let (builder, room) = (Arc::new(builder), Arc::new(Semaphore::new(limits.connections)));
-        let mut peers = Peers::default();
+        let peers = Shares::capped(limits.connections_of_one, limits.connections);
         loop {
             let (room, stream, peer) = match (Arc::clone(&room).acquire_owned().await, listener.accept().await) {
                 (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
@@ -105,7 +105,7 @@ impl Port {
                 }
                 (Err(_), _) => return,
             };
-            let Some(place) = peers.admit(peer.0.ip(), limits.connections_of_one) else {
+            let Some(place) = place(&peers, peer.0.ip()) else {
                 tracing::debug!(peer = %peer.0, "too many connections from there");
                 continue;
             };
@@ -140,25 +140,10 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The connections from each address: each holds a clone of one place.
-#[derive(Default)]
-struct Peers(HashMap<IpAddr, Weak<()>>);
-
-impl Peers {
-    /// A place for one more connection from there; none: there are `most` of them.
-    fn admit(&mut self, from: IpAddr, most: usize) -> Option<Arc<()>> {
-        let from = network(from);
-        let place = self.0.get(&from).and_then(Weak::upgrade).unwrap_or_default();
-        if Arc::strong_count(&place) > most && !from.to_canonical().is_loopback() {
-            return None;
-        }
-        // Before it would grow, addresses without connections are forgotten.
-        if self.0.len() == self.0.capacity() {
-            self.0.retain(|_, place| place.strong_count() > 0);
-        }
-        self.0.insert(from, Arc::downgrade(&place));
-        Some(place)
-    }
+/// A place for one more connection from there; none: there are too many of them.
+fn place(peers: &Shares, from: IpAddr) -> Option<Share> {
+    let from = network(from);
+    peers.take(from.to_string(), usize::from(!from.is_loopback())).ok()
 }
 
 async fn connection(
@@ -205,21 +190,17 @@ mod tests {
     #[test]
     fn one_address_cannot_take_all_connections() {
         let (one, other): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut peers = Peers::default();
-        let mut places: Vec<_> = (0..3).map(|_| peers.admit(one, 3).unwrap()).collect();
-        assert!(peers.admit(one, 3).is_none());
-        assert!(peers.admit(other, 3).is_some(), "another address has places of its own");
+        let peers = Shares::capped(3, 1_000);
+        let mut places: Vec<_> = (0..3).map(|_| place(&peers, one).unwrap()).collect();
+        assert!(place(&peers, one).is_none());
+        assert!(place(&peers, other).is_some(), "another address has places of its own");
         places.pop();
-        assert!(peers.admit(one, 3).is_some(), "one connection has ended");
+        assert!(place(&peers, one).is_some(), "one connection has ended");
         for local in ["127.0.0.6", "::1", "::ffff:127.0.0.1"] {
-            let many: Vec<_> = (0..10).map(|_| peers.admit(local.parse().unwrap(), 3)).collect();
+            let many: Vec<_> = (0..10).map(|_| place(&peers, local.parse().unwrap())).collect();
             assert!(many.iter().all(Option::is_some), "{local}: our own sidecar");
         }
-        for host in 0..10_000_u32 {
-            assert!(peers.admit(std::net::Ipv4Addr::from_bits(host).into(), 3).is_some());
-        }
-        assert!(peers.0.len() < 100, "addresses without connections are forgotten");
-        assert_eq!(peers.0[&one].strong_count(), 2);
+        assert_eq!(peers.taken(), 2, "those that have ended are forgotten");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | [`agent_message`] | `POST /v1/cpu` of node agents | what is accepted is within the allowed ranges; what is known of each pod is numbers |
 
 use axum::http::{HeaderMap, HeaderValue};
-use bloc_control_plane::cpu::{CpuMessage, Cpus};
+use bloc_control_plane::agents::cpu::{CpuMessage, Cpus};
 use bloc_control_plane::http::identity::{self, Identity, Peer};
 use bloc_control_plane::load::ReportInterval;
 use bloc_control_plane::store::Poll;

@@ -1,14 +1,15 @@
-//! Request and response bodies, within the memory that [`transit`](super::transit) allows.
+//! Request and response bodies, within the memory for bytes in transit: bodies while they are
+//! read, and responses until the client has taken them. A slow client keeps its bytes for long.
 
-use super::caller;
 use super::context::{Context, refusal};
-use super::identity::Peer;
-use super::transit::{NoRoom, Passage, Transit};
+use super::identity::Refusal;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Version, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::{NoRoom, Share, Shares};
+use bloc_policy::config::ConfigError;
 use futures_util::StreamExt;
 use serde::Serialize;
 use std::sync::Arc;
@@ -22,9 +23,6 @@ const MAX_BODY_BYTES: usize = 96 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Memory of a request while its body is read, beside the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
-/// Over HTTP/1, shorter responses are not counted. A connection has one response at a time, and its
-/// memory is part of what the connection takes.
-const SHORT: usize = 4 << 10;
 
 /// Why a body was not read.
 pub enum Unread {
@@ -40,9 +38,21 @@ impl From<NoRoom> for Unread {
     }
 }
 
+impl From<Refusal> for Unread {
+    fn from((status, why): Refusal) -> Self {
+        Self::Refused(status, why)
+    }
+}
+
+impl From<ConfigError> for Unread {
+    fn from(error: ConfigError) -> Self {
+        Self::Refused(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
 /// Reads the body of a request, at most [`MAX_BODY_BYTES`]. The bytes that have arrived are
 /// counted, not the length that the request states.
-pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
+pub async fn read(request: Request, mut memory: Share) -> Result<Vec<u8>, Unread> {
     let too_long = || {
         let why = format!("the body is too large; allowed: up to {MAX_BODY_BYTES} bytes");
         Unread::Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
@@ -50,7 +60,7 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_long());
     }
-    passage.grow(REQUEST)?;
+    memory.grow(REQUEST)?;
     let read = async {
         let (mut chunks, mut body) = (request.into_body().into_data_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
@@ -59,7 +69,7 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
                 return Err(too_long());
             }
             // Doubled, because a growing buffer takes up to twice the length of its content.
-            passage.grow(2 * chunk.len())?;
+            memory.grow(2 * chunk.len())?;
             body.extend_from_slice(&chunk);
         }
         Ok(body)
@@ -68,28 +78,16 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
     timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
-/// Whether a response of this length is counted until the client has taken it.
-fn is_counted(version: Version, bytes: usize) -> bool {
-    bytes > if version < Version::HTTP_2 { SHORT } else { 0 }
-}
-
 /// The response to a poll with this body, once there is room for it.
-pub async fn answer(
-    transit: &Transit,
-    caller: &Arc<str>,
-    version: Version,
-    answer: &impl Serialize,
-) -> Result<Response, NoRoom> {
+pub async fn answer(transit: &Shares, caller: &Arc<str>, answer: &impl Serialize) -> Result<Response, NoRoom> {
     // The JSON is written only when there is room. Its length is counted first, without keeping it.
     let mut length = Length(0);
     let _ = serde_json::to_writer(&mut length, answer);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
-    if !is_counted(version, length.0) {
-        return Ok((content_type, json(answer)).into_response());
-    }
-    let passage = transit.room(Arc::clone(caller), length.0).await?;
-    let mut response = (content_type, passage.carry(json(answer).into())).into_response();
-    response.extensions_mut().insert(HasPassage);
+    let mut memory = transit.share(Arc::clone(caller));
+    memory.grow_later(length.0).await?;
+    let mut response = (content_type, carry(memory, json(answer).into())).into_response();
+    response.extensions_mut().insert(IsCounted);
     Ok(response)
 }
 
@@ -113,41 +111,33 @@ impl std::io::Write for Length {
 
 /// Marks a response that is counted already.
 #[derive(Clone, Copy)]
-struct HasPassage;
+struct IsCounted;
 
 /// Middleware that counts responses until the client has taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().copied();
-    let (caller, version) = (caller::of(&context.identity, request.headers(), peer), request.version());
+    let caller = context.identity.caller(&request);
     let (parts, body) = next.run(request).await.into_parts();
     let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<HasPassage>().is_none());
+    let length = length.filter(|bytes| *bytes > 0 && parts.extensions.get::<IsCounted>().is_none());
     let Some(length) = length else { return Response::from_parts(parts, body) };
-    let mut passage = context.transit.passage(caller);
-    if passage.grow(length).is_err() {
-        return busy();
+    let mut memory = context.transit.share(caller);
+    if memory.grow(length).is_err() {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many answers are on their way");
     }
     match to_bytes(body, length).await {
-        Ok(bytes) => Response::from_parts(parts, passage.carry(bytes)),
+        Ok(bytes) => Response::from_parts(parts, carry(memory, bytes)),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
-fn busy() -> Response {
-    let why = "too many answers are on their way";
-    ([(header::RETRY_AFTER, "30")], refusal(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
-}
-
-impl Passage {
-    /// A body that is counted until its last byte is written.
-    fn carry(self, bytes: Bytes) -> Body {
-        Body::from(Bytes::from_owner(Counted { bytes, _passage: self }))
-    }
+/// A body that is counted until its last byte is written.
+fn carry(memory: Share, bytes: Bytes) -> Body {
+    Body::from(Bytes::from_owner(Counted { bytes, _memory: memory }))
 }
 
 struct Counted {
     bytes: Bytes,
-    _passage: Passage,
+    _memory: Share,
 }
 
 impl AsRef<[u8]> for Counted {

@@ -1,15 +1,16 @@
 //! What all handlers need: shared state and error responses.
 
-use super::identity::{Identity, NodeAgent};
-use super::transit::Transit;
-use crate::leases::{Leases, Tokens};
+use super::identity::Identity;
+use crate::agents::Agents;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::Shares;
 use bloc_daemon::throttle::Throttle;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -17,16 +18,23 @@ pub struct Context {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     pub identity: Identity,
-    /// Who may report the CPU of pods, if an identity is required.
-    pub node_agent: NodeAgent,
-    /// By which tokens agents prove on which node they run; none: by none.
-    pub tokens: Option<Tokens>,
-    /// None: there is no store for leases.
-    pub leases: Option<Leases>,
+    pub agents: Agents,
     /// Bodies and responses in transit.
-    pub transit: Transit,
+    pub transit: Shares,
     /// Whether the log names a caller, with what it is named for.
     pub named: Arc<Throttle>,
+}
+
+/// Bytes of bodies and responses in transit.
+const IN_TRANSIT: usize = 64 << 20;
+/// How often one caller is named in the log.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+impl Context {
+    pub fn new(store: Store, metrics: Arc<Metrics>, identity: Identity, agents: Agents) -> Self {
+        let (transit, named) = (Shares::fair(IN_TRANSIT), Arc::new(Throttle::once(LOG_EVERY)));
+        Self { store, metrics, identity, agents, transit, named }
+    }
 }
 
 /// The longest error message, in characters. It may contain text of the caller.

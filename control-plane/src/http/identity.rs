@@ -19,9 +19,11 @@
 //! `workloadSelector`), and a refused poll would leave it without configuration. An id belongs to
 //! the certificate that it was first used with, for as long as the proxy is remembered.
 
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use bloc_daemon::ranges::{is_label, is_name, refused};
 pub use bloc_daemon::server::Peer;
+use bloc_daemon::server::network;
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::SyncRequest;
 use std::fmt::{self, Display};
@@ -145,6 +147,16 @@ impl Identity {
         }
         Ok(Some(uri.to_owned()))
     }
+
+    /// To whom the memory of a request is charged: to the SPIFFE id if it is proved, otherwise to
+    /// the source address, of IPv6 the /64.
+    pub fn caller(&self, request: &Request) -> Arc<str> {
+        let peer = request.extensions().get::<Peer>().copied();
+        match self.of(request.headers(), peer) {
+            Ok(Some(spiffe)) => spiffe.into(),
+            _ => peer.map_or_else(Arc::default, |Peer(address)| network(address.ip()).to_string().into()),
+        }
+    }
 }
 
 /// Checks that the owner of this SPIFFE id may send `request`. Served services of other namespaces
@@ -234,6 +246,7 @@ impl Quotes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
     use bloc_policy::sync::ServiceLoad;
 
     const CHECKOUT: &str = "spiffe://cluster.local/ns/shop/sa/checkout";
@@ -252,6 +265,18 @@ mod tests {
         answer(&Identity::Spiffe(None), lines, peer).map_err(|(status, _)| status)
     }
 
+    #[test]
+    fn knows_a_caller_without_a_proved_spiffe_id_by_its_address() {
+        let of = |identity: Identity, peer: &str| {
+            let certificate = ("x-forwarded-client-cert", "By=spiffe://td/a;URI=spiffe://td/ns/shop/sa/x");
+            let request = Request::builder().header(certificate.0, certificate.1);
+            let peer = Peer(peer.parse().unwrap());
+            identity.caller(&request.extension(peer).body(Body::empty()).unwrap()).to_string()
+        };
+        assert_eq!(of(Identity::Spiffe(None), "127.0.0.1:1"), "spiffe://td/ns/shop/sa/x");
+        assert_eq!(of(Identity::Spiffe(None), "10.0.0.1:1"), "10.0.0.1");
+        assert_eq!(of(Identity::None, "10.0.0.1:1"), "10.0.0.1");
+    }
     #[test]
     fn trusts_only_the_certificate_element_that_our_sidecar_adds() {
         let own = format!("{SIDECAR};URI={CHECKOUT}");

@@ -6,8 +6,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
-//! | `POST /v1/cpu` | what node agents say of pods and ask about them, see [`cpu`](crate::cpu) |
-//! | `POST /v1/lease` | which part of a CPU limit a node holds, see [`leases`](crate::leases) |
+//! | `POST /v1/cpu`, `/v1/lease` | those of node agents, see [`agents`](crate::agents) |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
@@ -16,18 +15,14 @@
 //!
 //! The [`page`] adds `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
-mod bodies;
-pub mod caller;
-mod context;
-mod cpu;
+pub(crate) mod bodies;
+pub(crate) mod context;
 pub mod identity;
-mod lease;
-mod no_room;
 mod sync;
-mod transit;
 
-use crate::leases::{Leases, Tokens};
-use crate::metrics::{LatencyMetrics, Metrics};
+use crate::agents::leases::Leases;
+use crate::agents::routes::{cpu, lease};
+use crate::metrics::LatencyMetrics;
 use crate::page;
 use crate::store::Store;
 use axum::extract::{Path, State};
@@ -38,54 +33,32 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_daemon::cpu::CPU_PATH;
 use bloc_daemon::server::scraped;
+use bloc_daemon::shares::Shares;
 use bloc_leases::LEASE_PATH;
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
-use identity::{Identity, NodeAgent};
-use std::sync::Arc;
-use transit::Transit;
 
-/// Bytes of bodies and responses in transit, and those at a separate metrics port: a scrape of
-/// 1,000 services takes 2 MB.
-const IN_TRANSIT: usize = 64 << 20;
+/// Bytes of responses in transit at a separate metrics port: a scrape of 1,000 services takes 2 MB.
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// Who may ask what.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// How proxies prove who they are.
-    pub identity: Identity,
-    /// Who may report the CPU of pods, if an identity is required.
-    pub node_agent: NodeAgent,
-    /// By which tokens agents prove on which node they run, if an identity is required; none: by
-    /// none.
-    pub tokens: Option<Tokens>,
-}
-
-/// All routes except `/metrics`; without `leases`, there is no store for them. Must be called
-/// inside a tokio runtime, because it starts the tasks that sample for the page and observe arrival
-/// rates.
-pub fn router(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Router {
-    finish(routes(&store), context(store, metrics, access, leases))
-}
-
-/// The same, and `/metrics`.
-pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Router {
-    finish(routes(&store).merge(scrapes()), context(store, metrics, access, leases))
+/// All routes, also `/metrics` if they have no port of their own. Must be called inside a tokio
+/// runtime, because it starts the tasks that sample for the page and observe arrival rates.
+pub(crate) fn router(context: Context, with_metrics: bool) -> Router {
+    let routes = routes(&context.store);
+    finish(if with_metrics { routes.merge(scrapes()) } else { routes }, context)
 }
 
 /// `/metrics` alone.
-pub fn metrics_router(store: Store, metrics: Arc<Metrics>, leases: Option<Leases>) -> Router {
-    let context = context(store, metrics, Access::default(), leases);
-    finish(scrapes(), Context { transit: Transit::of(SCRAPES_IN_TRANSIT), ..context })
+pub(crate) fn metrics_router(context: Context) -> Router {
+    finish(scrapes(), Context { transit: Shares::fair(SCRAPES_IN_TRANSIT), ..context })
 }
 
 fn routes(store: &Store) -> Router<Context> {
     tokio::spawn(Store::keep_observing(store.downgrade()));
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
-        .route(CPU_PATH, post(cpu::cpu))
-        .route(LEASE_PATH, post(lease::lease))
+        .route(CPU_PATH, post(cpu))
+        .route(LEASE_PATH, post(lease))
         .route("/v1/services", get(services))
         .route("/v1/services/{name}", get(service))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -95,12 +68,6 @@ fn routes(store: &Store) -> Router<Context> {
 
 fn scrapes() -> Router<Context> {
     Router::new().route("/metrics", get(scrape))
-}
-
-fn context(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Context {
-    let Access { identity, node_agent, tokens } = access;
-    let transit = Transit::of(IN_TRANSIT);
-    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::new(no_room::named()) }
 }
 
 fn finish(routes: Router<Context>, context: Context) -> Router {
@@ -133,30 +100,31 @@ async fn readyz(State(context): State<Context>) -> Response {
 async fn scrape(State(context): State<Context>) -> Response {
     let (services, edges) = context.store.latency_totals();
     let latencies = LatencyMetrics { services, edges };
-    let leases = context.leases.as_ref().map(Leases::view).unwrap_or_default();
+    let leases = context.agents.leases.as_ref().map(Leases::view).unwrap_or_default();
     scraped(context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Agents;
     use crate::clock::Clock;
     use crate::load::ReportInterval;
     use axum::body::Body;
-    use axum::http::{Request, Version};
+    use axum::http::Request;
+    use identity::Identity;
+    use std::sync::Arc;
     use tower_service::Service;
 
-    /// Over HTTP/1 a connection has one response at a time, over HTTP/2 a hundred.
     #[tokio::test]
-    async fn small_answers_need_memory_over_http2_but_not_over_http1() {
+    async fn answers_need_memory() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
-        let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Access::default(), None) };
-        let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
-        for (version, status) in
-            [(Version::HTTP_11, StatusCode::OK), (Version::HTTP_2, StatusCode::SERVICE_UNAVAILABLE)]
-        {
-            let request = Request::builder().version(version).uri("/").body(Body::empty()).unwrap();
-            assert_eq!(router.call(request).await.unwrap().status(), status, "{version:?}");
+        let context = Context::new(store, Arc::default(), Identity::None, Agents::default());
+        for (room, status) in [(8, StatusCode::OK), (7, StatusCode::SERVICE_UNAVAILABLE)] {
+            let context = Context { transit: Shares::fair(room), ..context.clone() };
+            let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
+            let request = Request::builder().uri("/").body(Body::empty()).unwrap();
+            assert_eq!(router.call(request).await.unwrap().status(), status, "{room}");
         }
     }
 }

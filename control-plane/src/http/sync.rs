@@ -3,10 +3,11 @@
 //! - 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse), at once or when something
 //!   changes.
 //! - 200 with `version` and `cpu` alone if only the CPU of the proxy's pod is news, see
-//!   [`cpu`](crate::cpu).
+//!   [`cpu`](crate::agents::cpu).
 //! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
 //!   control plane shuts down, with a `retry-after`.
-//! - 304 with a `retry-after` if there is no room, see [`no_room`](super::no_room).
+//! - 304 with a `retry-after` if there is no room for its body, for the record of its proxy (also
+//!   if that is evicted while the poll is held), or within 5 s for the response.
 //! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
 //!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //!
@@ -16,15 +17,13 @@
 //! [`FEATURES_HEADER`].
 
 use super::bodies::{self, Unread};
-use super::caller;
 use super::context::{Context, refusal};
 use super::identity::{self, Peer};
-use super::no_room::no_room;
-use super::transit::NoRoom;
 use crate::store::{Module, Outcome, Poll, StoreError};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bloc_daemon::shares::NoRoom;
 use bloc_policy::config::ConfigError;
 use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
@@ -40,61 +39,48 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
 }
 
 async fn answer(context: &Context, request: Request) -> Response {
-    let caller = caller::of(&context.identity, request.headers(), request.extensions().get::<Peer>().copied());
-    let version = request.version();
-    let poll = match read(context, request).await {
+    let caller = context.identity.caller(&request);
+    let poll = match read(context, request, &caller).await {
         Ok(poll) => poll,
-        Err(Unread::NoRoom) => return no_room(&context.metrics, &context.named, &caller),
+        Err(Unread::NoRoom) => return no_room(context, &caller),
         Err(Unread::Refused(status, message)) => {
             context.metrics.count_refused();
             tracing::debug!(%status, message, "not a poll");
             return refusal(status, &message);
         }
     };
-    match context.store.sync(poll).await {
-        Ok(outcome) => {
-            let no_room = || no_room(&context.metrics, &context.named, &caller);
-            let count = || context.metrics.count_outcome(&outcome);
-            // The reports of this poll are counted, so the proxy has to count anew.
-            let counted = || [(REPLICA_HEADER, context.store.replica().to_owned())];
-            let sent = |answer: Result<Response, NoRoom>| match answer {
-                Ok(answer) => {
-                    count();
-                    (counted(), answer).into_response()
-                }
-                Err(NoRoom) => (counted(), no_room()).into_response(),
-            };
-            let transit = &context.transit;
-            match &outcome {
-                Outcome::NoRoom => no_room(),
-                Outcome::Changed(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
-                Outcome::Cpu(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
-                Outcome::Unchanged => {
-                    count();
-                    (StatusCode::NOT_MODIFIED, counted()).into_response()
-                }
-                Outcome::Superseded => {
-                    count();
-                    StatusCode::NOT_MODIFIED.into_response()
-                }
-                Outcome::Closing { within } => {
-                    count();
-                    let seconds = [(header::RETRY_AFTER, within.as_secs().to_string())];
-                    (StatusCode::NOT_MODIFIED, seconds).into_response()
-                }
-            }
-        }
-        Err(error) => {
+    let outcome = match context.store.sync(poll).await {
+        Ok(outcome) => outcome,
+        Err(error @ StoreError::NotYours) => {
             context.metrics.count_refused();
             if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
                 tracing::warn!(%caller, %error, "poll refused");
             }
-            let status = match error {
-                StoreError::NotYours => StatusCode::FORBIDDEN,
-            };
-            refusal(status, &error.to_string())
+            return refusal(StatusCode::FORBIDDEN, &error.to_string());
         }
+    };
+    let (transit, unchanged) = (&context.transit, StatusCode::NOT_MODIFIED);
+    let answer = match &outcome {
+        Outcome::NoRoom => return no_room(context, &caller),
+        Outcome::Changed(answer) => bodies::answer(transit, &caller, answer).await,
+        Outcome::Cpu(answer) => bodies::answer(transit, &caller, answer).await,
+        Outcome::Unchanged | Outcome::Superseded => Ok(unchanged.into_response()),
+        Outcome::Closing { within } => {
+            Ok((unchanged, [(header::RETRY_AFTER, within.as_secs().to_string())]).into_response())
+        }
+    };
+    let answer = answer.map_or_else(
+        |NoRoom| no_room(context, &caller),
+        |answer| {
+            context.metrics.count_outcome(&outcome);
+            answer
+        },
+    );
+    if matches!(outcome, Outcome::Superseded | Outcome::Closing { .. }) {
+        return answer;
     }
+    // The reports of this poll are counted, so the proxy has to count anew.
+    ([(REPLICA_HEADER, context.store.replica().to_owned())], answer).into_response()
 }
 
 fn module(headers: &HeaderMap) -> Module {
@@ -102,20 +88,30 @@ fn module(headers: &HeaderMap) -> Module {
     Module::of(value(MODULE_HEADER), value(FEATURES_HEADER))
 }
 
-async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
+/// The answer to a proxy of `caller` that has no room, without a body: keep the last state, and
+/// come back at a random moment within 30 s. It does not name this replica, which tells the proxy
+/// that its report was not counted. The connection is closed, because idle ones of refused proxies
+/// would take memory.
+fn no_room(context: &Context, caller: &Arc<str>) -> Response {
+    context.metrics.count_no_room();
+    if context.named.due(caller, Instant::now()).is_some() {
+        tracing::warn!(%caller, "no memory left for this caller: it has too many proxies, or reads answers too slowly; proxies without room keep their last state");
+    }
+    let headers = [(header::RETRY_AFTER, "30"), (header::CONNECTION, "close")];
+    (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+async fn read(context: &Context, request: Request, payer: &Arc<str>) -> Result<Poll, Unread> {
     let peer = request.extensions().get::<Peer>().copied();
-    let refused = |(status, why)| Unread::Refused(status, why);
-    let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
-    let payer = caller::of(&context.identity, request.headers(), peer);
+    let spiffe = context.identity.of(request.headers(), peer)?;
     let module = module(request.headers());
     // Whatever the content type is: not every Proxy-Wasm host sets one.
-    let body = bodies::read(request, context.transit.passage(Arc::clone(&payer))).await?;
+    let body = bodies::read(request, context.transit.share(Arc::clone(payer))).await?;
     // There is no `await` from here to the store. So there is at most one body per thread that is
     // decoded but not yet checked or charged, of at most some twenty times its length.
-    let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
-    let mut request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
+    let mut request: SyncRequest = ConfigError::read_json(&body)?;
     if let Some(spiffe) = &spiffe {
-        let foreign = identity::confine(spiffe, &mut request).map_err(refused)?;
+        let foreign = identity::confine(spiffe, &mut request)?;
         if let Some(service) = foreign.first()
             && context.named.due(&format!("{payer}: reports"), Instant::now()).is_some()
         {
@@ -127,19 +123,20 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
             );
         }
     }
-    Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe).run_by(module).paid_by(payer))
+    Ok(Poll::try_from(request)?.from(spiffe).run_by(module).paid_by(Arc::clone(payer)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Agents;
     use crate::clock::Clock;
-    use crate::http::identity::{Identity, NodeAgent};
-    use crate::http::transit::Transit;
+    use crate::http::identity::Identity;
     use crate::load::ReportInterval;
     use crate::snapshot::Snapshot;
     use crate::store::{Reach, Store};
     use axum::body::Body;
+    use bloc_daemon::shares::Shares;
 
     /// The reports of a poll are counted when its answer is decided on. If there is no room for
     /// that answer, the proxy must not report them again.
@@ -150,14 +147,8 @@ mod tests {
         let services = serde_json::json!({"services": {"a": {"endpoints": endpoints}}});
         store.publish(Snapshot::from_yaml(&services.to_string()).unwrap(), Reach::default());
         let context = |bytes| Context {
-            store: store.clone(),
-            metrics: Arc::default(),
-            identity: Identity::None,
-            node_agent: NodeAgent::default(),
-            tokens: None,
-            leases: None,
-            transit: Transit::of(bytes),
-            named: Arc::new(crate::http::no_room::named()),
+            transit: Shares::fair(bytes),
+            ..Context::new(store.clone(), Arc::default(), Identity::None, Agents::default())
         };
         let poll = async |context: &Context| {
             let body = r#"{"proxy": "p", "serves": ["a"], "load": [{"service": "a", "inFlight": 1, "departed": 5, "arrived": 5}],

@@ -2,7 +2,7 @@
 //! that the page gets only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
-use crate::cpu::AppView;
+use crate::agents::cpu::AppView;
 use crate::latency::EdgeView;
 use crate::store::{Condition, Event, Modules, ProxyCounts, SenderStatus, ServiceStatus, Status};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::tests::World;
 use super::*;
-use crate::cpu::CpuMessage;
+use crate::agents::cpu::CpuMessage;
 use bloc_policy::latency::Histogram;
 use bloc_policy::sync::{Last, ServerLatency, ServiceLoad, SyncRequest};
 use serde_json::json;

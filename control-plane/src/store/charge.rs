@@ -50,7 +50,7 @@ pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Limits;
+    use crate::store::proxies::{IN_ALL, OF_ONE};
     use bloc_policy::sync::SyncRequest;
 
     #[test]
@@ -63,8 +63,8 @@ mod tests {
             ..SyncRequest::default()
         };
         let charge = of(&Poll::try_from(request).unwrap(), |_| true);
-        assert!(Limits::default().in_all / charge >= 10_000, "{charge}");
-        assert!(Limits::default().of_one / charge >= 4_900, "{charge}");
+        assert!(IN_ALL / charge >= 10_000, "{charge}");
+        assert!(OF_ONE / charge >= 4_900, "{charge}");
     }
 
     #[test]

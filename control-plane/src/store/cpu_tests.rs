@@ -2,7 +2,7 @@
 
 use super::tests::World;
 use super::*;
-use crate::cpu::{CpuMessage, GAP};
+use crate::agents::cpu::{CpuMessage, GAP};
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use serde_json::{Value, json};
 use std::time::Duration;

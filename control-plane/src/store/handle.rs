@@ -8,8 +8,8 @@ use super::polls::{PollId, Wake};
 use super::seal::KEY_BYTES;
 use super::state::{Arrival, State};
 use super::version::{Progress, Reach, Version};
+use crate::agents::cpu::Cpus;
 use crate::clock::Clock;
-use crate::cpu::Cpus;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
@@ -215,7 +215,7 @@ impl Store {
         inner.state.catalog.is_published() && !inner.state.closing
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic under the lock would be a bug in `state`. The mesh is served better with the
         // state as it is than with none.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,24 +15,21 @@
 //! | `poll`, `polls`, `outcome` | a validated poll; the held ones; how one ends |
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
-//! | `budget`, `charge` | the memory for proxies; what one takes |
-//! | `cpu` | the CPU of a proxy's pod: who is told, and when |
+//! | `charge` | the memory that a proxy takes |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
 #[cfg(test)]
 mod asked_tests;
-mod budget;
 mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
-mod cpu;
 #[cfg(test)]
 mod cpu_tests;
 #[cfg(test)]
 mod digest_tests;
-mod handle;
+pub(crate) mod handle;
 mod history;
 mod inner;
 mod module;
@@ -42,12 +39,12 @@ mod outcome;
 mod overview;
 mod poll;
 mod polls;
-mod proxies;
+pub(crate) mod proxies;
 mod seal;
 #[cfg(test)]
 mod simulation;
 mod staleness;
-mod state;
+pub(crate) mod state;
 mod status;
 #[cfg(test)]
 mod status_tests;
@@ -59,7 +56,6 @@ mod view;
 mod wants;
 mod window;
 
-pub use budget::Limits;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;

@@ -6,8 +6,8 @@ use super::modules::{ModuleView, Tally};
 use super::proxies::Record;
 use super::state::State;
 use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
+use crate::agents::cpu::pod_of;
 use crate::clock::rfc3339;
-use crate::cpu::pod_of;
 use crate::latency::{EdgeTotals, ServiceTotals};
 use crate::load::{Signals, Totals};
 use crate::snapshot::Service;
@@ -82,7 +82,7 @@ impl Store {
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             node_agents: inner.state.cpus.agents(now),
-            node_agent_asks: inner.state.cpus.asked(now),
+            node_agent_asks: inner.state.cpus.asks.count(now),
             loaded_unix_seconds: inner
                 .loaded
                 .and_then(|at| at.duration_since(UNIX_EPOCH).ok())

@@ -1,11 +1,12 @@
 //! The last poll of each proxy, kept for operators and to let a newer poll end the older one.
 //!
-//! Records of proxies that were silent for an hour are dropped. Ids come from outside, so each
-//! record is charged to the identity that polled ([`budget`](super::budget)). When there is no
-//! room, the records of proxies that were not heard of lately are dropped first: only operators
-//! need them.
+//! Records of proxies that were silent for a minute are dropped. Ids come from outside, so
+//! everything that is remembered of a proxy is charged to the identity that polls (see
+//! [`charge`](super::charge)). When there is no room, the identity that takes most loses its
+//! youngest record, so an identity that invents proxies loses the invented ones. An identity below
+//! its fair share (the whole divided by the number of identities) always gets room, because another
+//! one then takes more.
 
-use super::budget::{Budget, Room, Serial};
 use super::module::Module;
 use super::names::Names;
 use super::poll::Poll;
@@ -15,6 +16,7 @@ use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
 use crate::load::Since;
+use bloc_daemon::shares::{Share, Shares};
 use bloc_policy::sync::{ServiceCalls, ServiceLoad};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,23 +24,46 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often silent proxies are dropped to make room, which looks at all records.
-const ROOM_EVERY: Duration = Duration::from_secs(1);
-/// A proxy that was heard of within this time, twice the usual wait, is not dropped as silent.
-const LATELY: Duration = Duration::from_secs(60);
-/// How long a silent proxy is remembered.
-const KEEP: Duration = Duration::from_secs(3600);
+/// The most bytes for all proxies. One that calls ten services takes some 20 kB, so 10,000 fit, and
+/// 5,000 of one identity. With 64 MiB in transit, 16 MiB for node agents, 50 MiB for a large mesh's
+/// services and as much for their latencies that is below 450 MiB, of the 512 MiB of the manifests.
+pub const IN_ALL: usize = 208 << 20;
+/// The most bytes for the proxies of one identity.
+pub const OF_ONE: usize = 96 << 20;
+/// How often silent proxies are dropped, which looks at all records.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a silent proxy is remembered: twice the usual wait.
+const KEEP: Duration = Duration::from_secs(60);
+
+/// The age of a record: higher is younger.
+type Serial = u64;
 
 /// All proxies by id.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Proxies {
     records: BTreeMap<String, Record>,
     names: Names,
-    budget: Budget,
+    /// Bytes, by identity.
+    memory: Shares,
+    /// The proxies of each identity by age.
+    ages: BTreeMap<(Arc<str>, Serial), String>,
     gone: Vec<Gone>,
     swept: Option<Instant>,
-    made_room: Option<Instant>,
     next: Serial,
+}
+
+impl Default for Proxies {
+    fn default() -> Self {
+        Self {
+            records: BTreeMap::new(),
+            names: Names::default(),
+            memory: Shares::capped(OF_ONE, IN_ALL),
+            ages: BTreeMap::new(),
+            gone: Vec::new(),
+            swept: None,
+            next: 0,
+        }
+    }
 }
 
 /// What a dropped or changed record leaves behind elsewhere.
@@ -61,7 +86,7 @@ pub struct Record {
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
     /// The module that it runs, and the services of `version` that this could not read.
-    pub(super) module: Module,
+    pub(crate) module: Module,
     pub(super) unread: Vec<String>,
     /// How its calls ended, until that is counted.
     pub(super) calls: Vec<ServiceCalls>,
@@ -70,8 +95,8 @@ pub struct Record {
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
     /// The cores that it has, of what its pod's node agent says, and when it was last told of them.
-    pub(super) cpu: Option<f64>,
-    pub(super) told: Option<Instant>,
+    pub(crate) cpu: Option<f64>,
+    pub(crate) told: Option<Instant>,
     /// When it counts at this replica.
     pub(super) window: Window,
     /// Since when it has presented its version although there is a newer state for it.
@@ -81,16 +106,9 @@ pub struct Record {
     pub(super) digest: Cell<Option<(u64, u64)>>,
     /// The identity that it belongs to, if that was proved.
     identity: Option<String>,
-    /// Who is charged, the place of the record there, and the bytes.
-    payer: Arc<str>,
+    /// The bytes that it takes, and who is charged for them.
+    memory: Share,
     serial: Serial,
-    charge: usize,
-}
-
-impl Record {
-    fn was_heard_of_lately(&self, now: Instant) -> bool {
-        self.held.is_some() || now.saturating_duration_since(self.seen) <= LATELY
-    }
 }
 
 impl Record {
@@ -134,9 +152,8 @@ impl Proxies {
             self.next += 1;
             Record {
                 identity: poll.identity.clone(),
-                payer: Arc::clone(&poll.payer),
+                memory: self.memory.share(Arc::clone(&poll.payer)),
                 serial: self.next - 1,
-                charge: 0,
                 version: None,
                 is_issued: false,
                 subscription: Arc::default(),
@@ -154,11 +171,12 @@ impl Proxies {
                 digest: Cell::new(None),
             }
         });
-        if record.charge != charge || record.payer != poll.payer {
-            self.budget.release(&record.payer, record.serial, record.charge);
-            (record.payer, record.charge) = (Arc::clone(&poll.payer), charge);
-            self.budget.charge(&record.payer, record.serial, &Arc::from(&*poll.proxy), charge);
+        if *record.memory.owner() != poll.payer {
+            self.ages.remove(&(Arc::clone(record.memory.owner()), record.serial));
+            record.memory = self.memory.share(Arc::clone(&poll.payer));
         }
+        record.memory.set(charge);
+        self.ages.entry((Arc::clone(&poll.payer), record.serial)).or_insert_with(|| poll.proxy.clone());
         if record.version != poll.version {
             record.behind = None;
         }
@@ -192,23 +210,25 @@ impl Proxies {
     /// Makes room for the record of the proxy that polls, `charge` bytes in all, what it takes
     /// already included. Returns whether there is room.
     ///
-    /// Drops the records of other proxies if it must: first those that were not heard of
-    /// [`LATELY`], then the youngest ones of the identity that [`Budget`] names. They stay dropped,
+    /// Drops the youngest records of the identity that takes most if it must. They stay dropped,
     /// whatever is returned, see [`gone`](Self::gone). Without room, the record of the polling
     /// proxy is dropped, too, if it has one.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         self.sweep(now);
         loop {
-            // Its own record may have been silent too, and be gone now.
+            // Its own record may be gone now.
             let known = self.records.get(&poll.proxy);
             let serial = known.map_or(self.next, |record| record.serial);
-            let before = known.filter(|record| record.payer == poll.payer).map_or(0, |record| record.charge);
-            let more = charge.saturating_sub(before);
-            match self.budget.room(&poll.payer, serial, more) {
-                Room::Free => return true,
-                Room::After(_) | Room::Full if self.forget_silent(&poll.payer, more, now) => {}
-                Room::After(proxy) => self.forget(&proxy),
-                Room::Full => {
+            let before = known.map(|record| &record.memory).filter(|memory| *memory.owner() == poll.payer);
+            let more = charge.saturating_sub(before.map_or(0, Share::amount));
+            let Some(payer) = self.memory.in_the_way(&poll.payer, more) else { return true };
+            let mut records = self.ages.range((Arc::clone(&payer), 0)..=(Arc::clone(&payer), Serial::MAX));
+            match records.next_back() {
+                Some(((_, youngest), proxy)) if payer != poll.payer || *youngest > serial => {
+                    let proxy = proxy.clone();
+                    self.forget(&proxy);
+                }
+                _ => {
                     self.forget(&poll.proxy);
                     return false;
                 }
@@ -225,55 +245,15 @@ impl Proxies {
     /// The bytes that all records take.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
-        self.budget.taken()
+        self.memory.taken()
     }
 
+    /// Drops a record, and releases everything that belongs to it.
     fn forget(&mut self, proxy: &str) {
-        self.retain(Some(proxy), |_| false);
-    }
-
-    /// Forgets silent proxies before any others are evicted: those of `payer` alone if the `more`
-    /// bytes exceed the limit of one identity, otherwise those of all. Limited to once in a while,
-    /// because it looks at all records.
-    fn forget_silent(&mut self, payer: &str, more: usize, now: Instant) -> bool {
-        if self.budget.is_beyond_its_own(payer, more) {
-            let Some(proxies) = self.budget.proxies_of(payer, now) else { return false };
-            for proxy in proxies {
-                if self.records.get(&*proxy).is_some_and(|record| !record.was_heard_of_lately(now)) {
-                    self.forget(&proxy);
-                }
-            }
-            return true;
-        }
-        let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
-        if due {
-            self.made_room = Some(now);
-            self.retain(None, |record| record.was_heard_of_lately(now));
-        }
-        due
-    }
-
-    /// Drops records that are not `kept`, all or only one, and releases everything that belongs to
-    /// them.
-    fn retain(&mut self, only: Option<&str>, kept: impl Fn(&Record) -> bool) {
-        let Self { records, names, budget, gone, .. } = self;
-        let mut drop = |proxy: String, record: Record| {
-            names.release(&record.subscription);
-            budget.release(&record.payer, record.serial, record.charge);
-            gone.push(Gone { held: record.held, left: record.subscription.serves.to_vec(), proxy });
-        };
-        if let Some((proxy, record)) = only.and_then(|proxy| records.remove_entry(proxy)) {
-            drop(proxy, record);
-        }
-        if only.is_none() {
-            let ends: Vec<String> =
-                records.iter().filter(|(_, record)| !kept(record)).map(|(proxy, _)| proxy.clone()).collect();
-            for proxy in ends {
-                if let Some(record) = records.remove(&proxy) {
-                    drop(proxy, record);
-                }
-            }
-        }
+        let Some((proxy, record)) = self.records.remove_entry(proxy) else { return };
+        self.names.release(&record.subscription);
+        self.ages.remove(&(Arc::clone(record.memory.owner()), record.serial));
+        self.gone.push(Gone { held: record.held, left: record.subscription.serves.to_vec(), proxy });
     }
 
     /// The id of a service's name that a proxy subscribed to.
@@ -311,13 +291,16 @@ impl Proxies {
         self.records.values().filter(|record| record.window.contains(now)).count()
     }
 
-    /// Drops old records; at most once a minute, so that the cost is negligible.
+    /// Drops the records of silent proxies.
     fn sweep(&mut self, now: Instant) {
-        let due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= Duration::from_secs(60));
-        if due {
-            self.swept = Some(now);
-            self.retain(None, |r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
+        if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
+            return;
         }
+        self.swept = Some(now);
+        let is_silent = |record: &Record| record.held.is_none() && now.saturating_duration_since(record.seen) >= KEEP;
+        let silent = self.records.iter().filter(|(_, record)| is_silent(record));
+        let silent: Vec<String> = silent.map(|(proxy, _)| proxy.clone()).collect();
+        silent.iter().for_each(|proxy| self.forget(proxy));
     }
 }
 

@@ -13,7 +13,7 @@
 //! 4. Otherwise it is answered, with the digest and the progress of the last change.
 //!
 //! A poll that would be held is answered if there is news of the CPU of its proxy's pod
-//! ([`cpu`](super::cpu)). That says nothing of the state.
+//! ([`told`](crate::agents::cpu)). That says nothing of the state.
 //!
 //! This needs no memory of a proxy: it may ask any replica, and a lost answer is given again.
 
@@ -26,7 +26,7 @@ use super::proxies::{Gone, Proxies, Record};
 use super::seal::{KEY_BYTES, Seal};
 use super::version::{Progress, Reach, Version};
 use super::wants::{Revision, Wants};
-use crate::cpu::{Cpus, pod_of};
+use crate::agents::cpu::{Cpus, pod_of};
 use crate::latency::{Latencies, LatencyReport};
 use crate::load::{Loads, Report, Signals, Since};
 use crate::snapshot::Snapshot;
@@ -201,7 +201,7 @@ impl State {
 
     /// Counts what the poll of `proxy` reported. Called exactly for those answers after which the
     /// proxy counts anew.
-    pub(super) fn count(&mut self, proxy: &str, now: Instant) {
+    pub(crate) fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
         let reported = record.seen;
         (record.held, record.seen) = (None, now);
@@ -211,7 +211,7 @@ impl State {
                 let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
                 self.cpus.count(pod, departed, span, reported);
             }
-            self.cpus.add_answers(pod, &record.load);
+            self.cpus.asks.add(pod, &record.load);
         }
         let report = Report { proxy, load: &record.load, since: record.since };
         let in_force = |name: &str| self.catalog.get(name).is_some();

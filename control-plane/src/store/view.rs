@@ -28,7 +28,7 @@ pub struct Overview {
     pub refused: Vec<Refusal>,
     /// The services in force by name.
     pub services: BTreeMap<String, ServiceView>,
-    /// The proxies that this replica has heard of within the last hour, by id.
+    /// The proxies that this replica has heard of within the last minute, by id.
     pub proxies: Vec<ProxyView>,
 }
 

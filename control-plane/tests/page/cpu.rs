@@ -3,7 +3,7 @@
 use crate::browser::in_browser;
 use crate::fleet::Fleet;
 use bloc_control_plane::Store;
-use bloc_control_plane::cpu::CpuMessage;
+use bloc_control_plane::agents::cpu::CpuMessage;
 use serde_json::{Value, json};
 use std::time::Duration;
 

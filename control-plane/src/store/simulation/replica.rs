@@ -1,7 +1,7 @@
 //! The source, and the replicas that read it and answer polls.
 
 use super::{KINDS, NAMES};
-use crate::cpu::{CpuMessage, Cpus};
+use crate::agents::cpu::{CpuMessage, Cpus};
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use crate::store::poll::Poll;

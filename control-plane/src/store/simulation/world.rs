@@ -5,7 +5,7 @@ mod settle;
 use super::proxy::{Proxy, Thread};
 use super::replica::{Replica, Reply, Return, Source};
 use super::{KINDS, NAMES, PROXIES, REPLICAS, THREADS};
-use crate::cpu::differs;
+use crate::agents::cpu::differs;
 use crate::store::Module;
 use crate::store::poll::Poll;
 use crate::store::version::Version;

@@ -1,7 +1,7 @@
 //! The end of a run: no more faults.
 
 use super::World;
-use crate::cpu::differs;
+use crate::agents::cpu::differs;
 use crate::store::simulation::proxy::{Proxy, Thread};
 use crate::store::simulation::{KINDS, NAMES, PROXIES, REPLICAS, REST, ROUNDS, THREADS};
 use std::cell::RefCell;

@@ -7,8 +7,9 @@
 //! A pod that nobody asks for within [`SILENT_AFTER`](super::SILENT_AFTER) is forgotten. The next
 //! question begins at 0.
 
-use super::silence::is_silent;
+use super::news::is_silent;
 use bloc_daemon::cpu::{PodAnswers, PodName};
+use bloc_daemon::shares::{Share, Shares};
 use bloc_policy::sync::ServiceLoad;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,21 +27,13 @@ struct Asked {
     at: Instant,
     count: u64,
     micros: u64,
+    _memory: Share,
 }
 
 impl Asked {
-    fn new(at: Instant) -> Self {
-        Self { at, count: 0, micros: 0 }
-    }
-
     fn is_valid(&self, now: Instant) -> bool {
         !is_silent(self.at, now)
     }
-}
-
-/// The bytes that a pod takes that is asked for.
-pub fn asked_bytes(key: &str) -> usize {
-    ASKED + key.len()
 }
 
 /// The pods that agents ask for.
@@ -48,29 +41,22 @@ pub fn asked_bytes(key: &str) -> usize {
 pub struct Asks(BTreeMap<String, Asked>);
 
 impl Asks {
-    /// Whether a pod takes memory already.
-    pub fn has(&self, pod: &str) -> bool {
-        self.0.contains_key(pod)
-    }
-
-    /// Somebody asks for this pod.
-    pub fn ask(&mut self, pod: String, now: Instant) {
+    /// Somebody asks for this pod. False if there is no room for it.
+    pub fn ask(&mut self, pod: String, memory: &Shares, now: Instant) -> bool {
         // It may be kept longer than for its time, because sweeps are rare.
-        match self.0.get_mut(&pod).filter(|asked| asked.is_valid(now)) {
-            Some(asked) => asked.at = now,
-            None => drop(self.0.insert(pod, Asked::new(now))),
+        if let Some(asked) = self.0.get_mut(&pod).filter(|asked| asked.is_valid(now)) {
+            asked.at = now;
+            return true;
         }
+        self.0.remove(&pod);
+        let Ok(_memory) = memory.take("", ASKED + pod.len()) else { return false };
+        self.0.insert(pod, Asked { at: now, count: 0, micros: 0, _memory });
+        true
     }
 
-    /// Forgets those that were not asked for of late. Returns the bytes that they took.
-    pub fn sweep(&mut self, now: Instant) -> usize {
-        let mut bytes = 0;
-        self.0.retain(|pod, asked| {
-            let keep = asked.is_valid(now);
-            bytes += if keep { 0 } else { asked_bytes(pod) };
-            keep
-        });
-        bytes
+    /// Forgets those that were not asked for of late.
+    pub fn sweep(&mut self, now: Instant) {
+        self.0.retain(|_, asked| asked.is_valid(now));
     }
 
     /// Whether a pod was asked for of late.

@@ -32,24 +32,24 @@ fn table() -> (Cpus, impl Fn(f64) -> Instant) {
 
 /// Pods, answers and seconds.
 fn answers(cpus: &Cpus, pods: &[&str]) -> Vec<(String, u64, f64)> {
-    let answers = cpus.answers(&asks(pods).asks);
+    let answers = cpus.asks.answers(&asks(pods).asks);
     answers.into_iter().map(|of| (of.pod.key(), of.count, of.seconds)).collect()
 }
 
 #[test]
 fn counts_the_responses_of_all_services_since_the_first_question() {
     let (mut cpus, at) = table();
-    cpus.add_answers("a.shop", &[load(&[(1, 5)], 500)]);
+    cpus.asks.add("a.shop", &[load(&[(1, 5)], 500)]);
     assert_eq!(answers(&cpus, &["a"]), []);
     assert!(cpus.hear(&asks(&["b", "a"]), at(0.0)));
     assert_eq!(answers(&cpus, &["a"]), [("a.shop".to_owned(), 0, 0.0)], "not what was before");
-    cpus.add_answers("a.shop", &[load(&[(1, 5), (9, 2)], 1_500_000), load(&[(3, 4)], 250_001), ServiceLoad::default()]);
-    cpus.add_answers("c.shop", &[load(&[(1, 5)], 500)]);
+    cpus.asks.add("a.shop", &[load(&[(1, 5), (9, 2)], 1_500_000), load(&[(3, 4)], 250_001), ServiceLoad::default()]);
+    cpus.asks.add("c.shop", &[load(&[(1, 5)], 500)]);
     assert!(cpus.hear(&asks(&["a"]), at(1.0)));
-    cpus.add_answers("a.shop", &[load(&[(1, 1)], 1)]);
+    cpus.asks.add("a.shop", &[load(&[(1, 1)], 1)]);
     let both = [("b.shop".to_owned(), 0, 0.0), ("a.shop".to_owned(), 12, 1.750_002)];
     assert_eq!(answers(&cpus, &["b", "c", "a"]), both, "in the order of the question");
-    let text = serde_json::to_value(cpus.answers(&asks(&["a"]).asks)).unwrap();
+    let text = serde_json::to_value(cpus.asks.answers(&asks(&["a"]).asks)).unwrap();
     assert_eq!(text, json!([{"namespace": "shop", "name": "a", "count": 12, "seconds": 1.750_002}]));
 }
 
@@ -58,7 +58,7 @@ fn sums_that_would_be_too_large_begin_at_0() {
     let (mut cpus, at) = table();
     cpus.hear(&asks(&["a"]), at(0.0));
     let mut add = |count, micros| {
-        cpus.add_answers("a.shop", &[load(&[(1, count)], micros)]);
+        cpus.asks.add("a.shop", &[load(&[(1, count)], micros)]);
         let [(_, count, seconds)] = answers(&cpus, &["a"])[..] else { panic!("one pod") };
         (count, seconds)
     };
@@ -73,13 +73,13 @@ fn sums_that_would_be_too_large_begin_at_0() {
 fn a_pod_that_is_not_asked_for_within_15_seconds_begins_at_0() {
     let (mut cpus, at) = table();
     cpus.hear(&asks(&["a", "b"]), at(0.0));
-    cpus.add_answers("a.shop", &[load(&[(1, 5)], 500)]);
+    cpus.asks.add("a.shop", &[load(&[(1, 5)], 500)]);
     cpus.hear(&asks(&["a"]), at(14.9));
     assert_eq!(answers(&cpus, &["a"])[0].1, 5);
-    let known = |cpus: &Cpus, seconds| (cpus.asked(at(seconds)), cpus.is_asked("a.shop", at(seconds)));
+    let known = |cpus: &Cpus, seconds| (cpus.asks.count(at(seconds)), cpus.asks.is_asked("a.shop", at(seconds)));
     assert_eq!([known(&cpus, 14.999), known(&cpus, 15.0)], [(2, true), (1, true)]);
     assert_eq!([known(&cpus, 29.8), known(&cpus, 29.9)], [(1, true), (0, false)]);
-    assert!(!cpus.is_asked("c.shop", at(0.0)));
+    assert!(!cpus.asks.is_asked("c.shop", at(0.0)));
     // A sweep just before.
     cpus.hear(&asks(&[]), at(29.5));
     let taken = cpus.taken();
@@ -119,8 +119,8 @@ fn whom_there_is_no_room_for_is_not_counted() {
     let short = "b".repeat(rest.saturating_sub(128 + 5).max(1));
     // In order: what is before it counts, and what is after it as well.
     assert!(!cpus.hear(&asks(&[&known, &long, &known]), at(1.0)));
-    assert!(!cpus.is_asked(&format!("{long}.shop"), at(1.0)));
-    assert_eq!((cpus.is_asked(&format!("{known}.shop"), at(15.9)), cpus.asked(at(15.9))), (true, 1));
+    assert!(!cpus.asks.is_asked(&format!("{long}.shop"), at(1.0)));
+    assert_eq!((cpus.asks.is_asked(&format!("{known}.shop"), at(15.9)), cpus.asks.count(at(15.9))), (true, 1));
     assert_eq!(cpus.hear(&asks(&[&short]), at(1.0)), rest > 128 + 5);
     assert!(cpus.hear(&asks(&[&long]), at(15.9)), "others are forgotten");
 }

@@ -2,15 +2,17 @@
 //!
 //! Cost: a step in a map for each pod of a message, and a pass over everything once a second.
 
-use super::asked::{Asks, asked_bytes};
+use super::asked::Asks;
 use super::cost::{Cost, MOST_WAITING};
 use super::history::{History, MOST_SAMPLES};
-use super::silence::{SILENT_AFTER, is_silent};
+use super::news::{SILENT_AFTER, is_silent};
 use super::view::AppView;
 use crate::load::ReportInterval;
-use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodAnswers, PodCpu, PodName};
-use bloc_policy::sync::{ServerCpu, ServiceLoad};
+use bloc_daemon::cpu::{AppCpu, CpuMessage, MOST_CORES, PodCpu};
+use bloc_daemon::shares::{Share, Shares};
+use bloc_policy::sync::ServerCpu;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -47,10 +49,11 @@ pub struct Cpus {
     /// By application and node.
     apps: BTreeMap<(String, String), App>,
     /// When each agent was heard of, by node.
-    nodes: BTreeMap<String, Instant>,
+    nodes: BTreeMap<String, (Instant, Share)>,
     /// The pods that agents ask for.
-    asks: Asks,
-    taken: usize,
+    pub asks: Asks,
+    /// Bytes. All agents have one identity, and so one share.
+    memory: Shares,
     swept: Instant,
 }
 
@@ -60,12 +63,14 @@ struct Pod {
     cores: Option<f64>,
     history: History,
     cost: Cost,
+    _memory: Share,
 }
 
 #[derive(Debug)]
 struct App {
     heard: Instant,
     cpu: AppCpu,
+    _memory: Share,
 }
 
 impl Default for Cpus {
@@ -96,7 +101,7 @@ impl Cpus {
             apps: BTreeMap::new(),
             nodes: BTreeMap::new(),
             asks: Asks::default(),
-            taken: 0,
+            memory: Shares::capped(MOST_BYTES, MOST_BYTES),
             swept: now,
         }
     }
@@ -112,26 +117,31 @@ impl Cpus {
             room &= self.hear_app(&message.node, app, now);
         }
         for pod in &message.asks {
-            room &= self.ask(pod.key(), now);
+            room &= self.asks.ask(pod.key(), &self.memory, now);
         }
         room
     }
 
     fn hear_node(&mut self, node: &str, now: Instant) -> bool {
-        let room = self.nodes.contains_key(node) || self.take(pod_bytes(node));
-        if room {
-            self.nodes.insert(node.to_owned(), now);
+        if let Some((heard, _)) = self.nodes.get_mut(node) {
+            *heard = now;
+            return true;
         }
-        room
+        let Ok(memory) = self.memory.take("", pod_bytes(node)) else { return false };
+        self.nodes.insert(node.to_owned(), (now, memory));
+        true
     }
 
     fn hear_pod(&mut self, said: &PodCpu, now: Instant) -> bool {
         let key = said.key();
-        if !self.pods.contains_key(&key) && !self.take(pod_bytes(&key)) {
-            return false;
-        }
-        let new = || Pod { heard: now, cores: None, history: History::new(self.gap), cost: Cost::default() };
-        let pod = self.pods.entry(key).or_insert_with(new);
+        let pod = match self.pods.entry(key) {
+            Entry::Occupied(pod) => pod.into_mut(),
+            Entry::Vacant(free) => {
+                let Ok(_memory) = self.memory.take("", pod_bytes(free.key())) else { return false };
+                let (history, cost) = (History::new(self.gap), Cost::default());
+                free.insert(Pod { heard: now, cores: None, history, cost, _memory })
+            }
+        };
         (pod.heard, pod.cores) = (now, said.cores.filter(|cores| *cores > 0.0));
         if !pod.history.add(said.used_seconds, pod.cores, now) {
             pod.cost.restart();
@@ -142,28 +152,10 @@ impl Cpus {
 
     fn hear_app(&mut self, node: &str, app: &AppCpu, now: Instant) -> bool {
         let key = (app.name.clone(), node.to_owned());
-        if let Some(before) = self.apps.remove(&key) {
-            self.taken -= app_bytes(node, &before.cpu);
-        }
-        let room = self.take(app_bytes(node, app));
-        if room {
-            self.apps.insert(key, App { heard: now, cpu: app.clone() });
-        }
-        room
-    }
-
-    fn ask(&mut self, pod: String, now: Instant) -> bool {
-        let room = self.asks.has(&pod) || self.take(asked_bytes(&pod));
-        if room {
-            self.asks.ask(pod, now);
-        }
-        room
-    }
-
-    fn take(&mut self, bytes: usize) -> bool {
-        let room = self.taken + bytes <= MOST_BYTES;
-        self.taken += if room { bytes } else { 0 };
-        room
+        self.apps.remove(&key);
+        let Ok(_memory) = self.memory.take("", app_bytes(node, app)) else { return false };
+        self.apps.insert(key, App { heard: now, cpu: app.clone(), _memory });
+        true
     }
 
     /// Forgets who was silent for long.
@@ -172,16 +164,10 @@ impl Cpus {
             return;
         }
         self.swept = now;
-        let taken = &mut self.taken;
-        let mut keep = |heard: Instant, bytes: usize| {
-            let keep = is_kept(heard, now);
-            *taken -= if keep { 0 } else { bytes };
-            keep
-        };
-        self.pods.retain(|key, pod| keep(pod.heard, pod_bytes(key)));
-        self.apps.retain(|(_, node), app| keep(app.heard, app_bytes(node, &app.cpu)));
-        self.nodes.retain(|node, heard| keep(*heard, pod_bytes(node)));
-        self.taken -= self.asks.sweep(now);
+        self.pods.retain(|_, pod| is_kept(pod.heard, now));
+        self.apps.retain(|_, app| is_kept(app.heard, now));
+        self.nodes.retain(|_, (heard, _)| is_kept(*heard, now));
+        self.asks.sweep(now);
     }
 
     /// The pod has answered so many requests in the `time` until `to`.
@@ -197,7 +183,7 @@ impl Cpus {
         // A pod may be kept longer than for its time, because only messages lead to a sweep.
         match self.pods.get(pod).filter(|pod| is_kept(pod.heard, now)) {
             Some(pod) if is_silent(pod.heard, now) => (Known::Silent, None),
-            Some(Pod { heard, cores, history, cost }) => {
+            Some(Pod { heard, cores, history, cost, .. }) => {
                 let used = history.cores().filter(|used| *used <= MOST_CORES);
                 let cpu = ServerCpu { cores: *cores, used, per_request_us: cost.micros() };
                 (Known::Is(cpu), Some(*heard + SILENT_AFTER))
@@ -213,7 +199,7 @@ impl Cpus {
 
     /// The number of agents that were heard of lately.
     pub fn agents(&self, now: Instant) -> usize {
-        self.nodes.values().filter(|heard| !is_silent(**heard, now)).count()
+        self.nodes.values().filter(|(heard, _)| !is_silent(*heard, now)).count()
     }
 
     /// The applications that were heard of lately, by name and node: the first `most`, and how many
@@ -224,29 +210,9 @@ impl Cpus {
         (known().take(most).map(view).collect(), known().count())
     }
 
-    /// Whether an agent has asked for a pod of late.
-    pub fn is_asked(&self, pod: &str, now: Instant) -> bool {
-        self.asks.is_asked(pod, now)
-    }
-
-    /// The number of pods that agents have asked for of late.
-    pub fn asked(&self, now: Instant) -> usize {
-        self.asks.count(now)
-    }
-
-    /// The proxy of a pod reports what it has answered.
-    pub fn add_answers(&mut self, pod: &str, load: &[ServiceLoad]) {
-        self.asks.add(pod, load);
-    }
-
-    /// What these pods have answered since they were first asked for.
-    pub fn answers(&self, pods: &[PodName]) -> Vec<PodAnswers> {
-        self.asks.answers(pods)
-    }
-
     /// The bytes that are taken.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
-        self.taken
+        self.memory.taken()
     }
 }

@@ -36,11 +36,8 @@ struct Node {
 impl Nodes {
     /// An agent has sent something.
     pub fn heard(&mut self, node: &str, now: Duration) {
-        let known = Node { heard: now, is_known: true, asked: None, is_missing: false };
-        if let Some(node) = self.0.get_mut(node) {
-            *node = known;
-        } else if self.0.len() < MOST {
-            self.0.insert(node.to_owned(), known);
+        if self.0.len() < MOST || self.0.contains_key(node) {
+            self.0.insert(node.to_owned(), Node { heard: now, is_known: true, asked: None, is_missing: false });
         }
     }
 

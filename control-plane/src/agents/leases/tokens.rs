@@ -5,24 +5,25 @@
 //! Kubernetes 1.30 or later writes the pod's node into it, and the API server says so
 //! (TokenReview).
 //!
-//! A good token is remembered for [`KEPT`] and another one for [`REFUSED`], by its digest. New ones
-//! are reviewed at most so often, and at most one each second for each node that is claimed: one
-//! node's tokens do not keep others waiting. An agent hangs up before a slow review ends, so that
-//! goes on without it.
+//! A good token is remembered for [`KEPT`] and another one for [`REFUSED`], by its digest. A review
+//! takes one of [`REVIEWS`] places for [`A_SECOND`] at least, and each node that is claimed has
+//! one: one node's tokens do not keep others waiting. An agent hangs up before a slow review ends,
+//! so that goes on without it.
 
 use crate::http::identity::{NodeAgent, forbidden};
 use axum::http::StatusCode;
+use bloc_daemon::shares::{Share, Shares};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// The audience that a token must have.
 pub const AUDIENCE: &str = "bloc-control-plane";
@@ -30,14 +31,13 @@ pub const AUDIENCE: &str = "bloc-control-plane";
 const NODE: &str = "authentication.kubernetes.io/node-name";
 /// How long a good token is remembered.
 const KEPT: Duration = Duration::from_secs(60);
-/// The most that are remembered: one for each node, and a second while it is renewed.
-const MOST: usize = 4_000;
-/// The most reviews a second: 2,000 nodes need 34.
-const A_SECOND: u32 = 50;
 /// How long a token that is not good is remembered: it may become valid, if clocks differ.
 const REFUSED: Duration = Duration::from_secs(10);
-/// The most of those: all that are reviewed in that time.
-const MOST_REFUSED: usize = 10 * A_SECOND as usize;
+/// The most reviews at a time, and so a second: 2,000 nodes need 34. No more tokens are remembered
+/// than are reviewed in [`KEPT`].
+const REVIEWS: usize = 50;
+/// How long a review keeps its place at least.
+const A_SECOND: Duration = Duration::from_secs(1);
 /// How long a review may take.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -48,6 +48,8 @@ type Review = dyn Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, Str
 pub struct Tokens {
     user: Arc<str>,
     review: Arc<Review>,
+    /// Reviews, by the node that is claimed.
+    places: Shares,
     state: Arc<Mutex<State>>,
 }
 
@@ -56,20 +58,11 @@ type Checked = Result<String, (StatusCode, String)>;
 type InFlight = Shared<BoxFuture<'static, Checked>>;
 type Key = [u8; 32];
 
+#[derive(Default)]
 struct State {
-    good: HashMap<Key, Known>,
-    refused: HashMap<Key, Known>,
+    /// Until when each is remembered.
+    known: HashMap<Key, (Checked, Instant)>,
     in_flight: HashMap<Key, InFlight>,
-    /// The second whose reviews are counted.
-    second: Instant,
-    reviews: u32,
-    /// For which nodes something was reviewed in it.
-    claimed: HashSet<String>,
-}
-
-struct Known {
-    checked: Checked,
-    until: Instant,
 }
 
 /// A review under way, until this is dropped.
@@ -112,15 +105,8 @@ impl Tokens {
         agent: &NodeAgent,
         review: impl Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync + 'static,
     ) -> Self {
-        let state = State {
-            good: HashMap::new(),
-            refused: HashMap::new(),
-            in_flight: HashMap::new(),
-            second: Instant::now(),
-            reviews: 0,
-            claimed: HashSet::new(),
-        };
-        Self { user: agent.user().into(), review: Arc::new(review), state: Arc::new(Mutex::new(state)) }
+        let places = Shares::capped(1, REVIEWS);
+        Self { user: agent.user().into(), review: Arc::new(review), places, state: Arc::default() }
     }
 
     /// Checks that a token is that of the agent on `node`. If nobody waits any more, a review goes
@@ -138,8 +124,11 @@ impl Tokens {
             if let Some(review) = state.in_flight.get(&key) {
                 review.clone()
             } else {
-                state.count(node, now).map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
-                let review = self.start(key, token.to_owned());
+                let place = self.places.take(node, 1).map_err(|_| {
+                    let why = format!("more than {REVIEWS} new tokens a second, or more than one for node {node:?}");
+                    (StatusCode::SERVICE_UNAVAILABLE, why)
+                })?;
+                let review = self.start(key, token.to_owned(), place);
                 state.in_flight.insert(key, review.clone());
                 review
             }
@@ -148,8 +137,9 @@ impl Tokens {
     }
 
     /// Reviews a token in a task of its own.
-    fn start(&self, key: Key, token: String) -> InFlight {
+    fn start(&self, key: Key, token: String, place: Share) -> InFlight {
         let (sender, receiver) = oneshot::channel();
+        let until = Instant::now() + A_SECOND;
         let reviewing = Reviewing(self.clone(), key);
         tokio::spawn(async move {
             let Reviewing(tokens, key) = &reviewing;
@@ -160,6 +150,8 @@ impl Tokens {
             drop(reviewing);
             // Those who asked may have hung up.
             let _ = sender.send(checked);
+            sleep_until(until).await;
+            drop(place);
         });
         let ended = |_| Err((StatusCode::SERVICE_UNAVAILABLE, "the review of the token has ended".to_owned()));
         receiver.map(move |checked| checked.unwrap_or_else(ended)).boxed().shared()
@@ -195,42 +187,18 @@ impl Tokens {
 
 impl State {
     fn known(&self, key: &Key, now: Instant) -> Option<Checked> {
-        let known = |map: &HashMap<Key, Known>| {
-            map.get(key).filter(|known| known.until > now).map(|known| known.checked.clone())
-        };
-        known(&self.good).or_else(|| known(&self.refused))
+        self.known.get(key).filter(|(_, until)| *until > now).map(|(checked, _)| checked.clone())
     }
 
     fn remember(&mut self, key: Key, checked: &Checked, now: Instant) {
-        let (map, most, kept) = match checked {
-            Ok(_) => (&mut self.good, MOST, KEPT),
+        let kept = match checked {
+            Ok(_) => KEPT,
             // The API server has not said anything.
             Err((StatusCode::SERVICE_UNAVAILABLE, _)) => return,
-            Err(_) => (&mut self.refused, MOST_REFUSED, REFUSED),
+            Err(_) => REFUSED,
         };
-        if map.len() >= most {
-            map.retain(|_, known| known.until > now);
-        }
-        if map.len() < most {
-            map.insert(key, Known { checked: checked.clone(), until: now + kept });
-        }
-    }
-
-    /// Counts a review for the node that is claimed.
-    fn count(&mut self, node: &str, now: Instant) -> Result<(), String> {
-        if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
-            (self.second, self.reviews) = (now, 0);
-            self.claimed.clear();
-        }
-        if self.claimed.contains(node) {
-            return Err(format!("more than one new token a second for node {node:?}"));
-        }
-        if self.reviews >= A_SECOND {
-            return Err(format!("more than {A_SECOND} new tokens a second"));
-        }
-        self.reviews += 1;
-        self.claimed.insert(node.to_owned());
-        Ok(())
+        self.known.retain(|_, (_, until)| *until > now);
+        self.known.insert(key, (checked.clone(), now + kept));
     }
 }
 
@@ -265,6 +233,11 @@ mod tests {
         json!({"authenticated": true, "audiences": [AUDIENCE], "user": {"username": USER, "extra": {NODE: ["n1"]}}})
     }
 
+    /// Lets so much time pass, and reviews give back their places.
+    async fn after(time: Duration) {
+        tokio::time::sleep(time + Duration::from_millis(1)).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_good_token_is_reviewed_once_a_minute_and_is_that_of_one_node() {
         let (tokens, reviews) = tokens(good());
@@ -277,10 +250,10 @@ mod tests {
             );
         }
         assert_eq!(reviews.load(Ordering::Relaxed), 1);
-        tokio::time::advance(Duration::from_secs(1)).await;
+        after(A_SECOND).await;
         tokens.check("another", "n1").await.unwrap();
         assert_eq!(reviews.load(Ordering::Relaxed), 2);
-        tokio::time::advance(KEPT).await;
+        after(KEPT).await;
         tokens.check("t", "n1").await.unwrap();
         assert_eq!(reviews.load(Ordering::Relaxed), 3);
     }
@@ -310,7 +283,7 @@ mod tests {
             for (nth, reviewed) in [(1, 1), (2, if code == 503 { 2 } else { 1 }), (3, if code == 503 { 3 } else { 2 })]
             {
                 // Each second one review of a node, and after 10 s another one of the token.
-                tokio::time::advance(if nth == 3 { REFUSED } else { Duration::from_secs(1) }).await;
+                after(if nth == 3 { REFUSED } else { A_SECOND }).await;
                 let (status, why) = tokens.check("secret", "n1").await.unwrap_err();
                 assert_eq!((status.as_u16(), why.starts_with(reason)), (code, true), "{why}");
                 assert!(!why.contains("secret"));
@@ -351,7 +324,7 @@ mod tests {
             assert_eq!(status(&tokens, &node, &node).await, (nth >= 50).then_some(503), "{nth}");
         }
         assert_eq!((reviews.load(Ordering::Relaxed), tokens.check("n0", "n0").await), (50, Ok(())));
-        tokio::time::advance(Duration::from_secs(1)).await;
+        after(A_SECOND).await;
         assert_eq!(tokens.check("n99", "n99").await, Ok(()));
     }
 
@@ -363,13 +336,13 @@ mod tests {
             assert!(matches!(answer, Some(401 | 503)), "{answer:?}");
         }
         let why = tokens.check("junk", "bad").await.unwrap_err().1;
-        assert_eq!(why, r#"more than one new token a second for node "bad""#);
+        assert_eq!(why, r#"more than 50 new tokens a second, or more than one for node "bad""#);
         assert_eq!((status(&tokens, "n1", "n1").await, reviews.load(Ordering::Relaxed)), (None, 2));
-        for nth in 0..20 * MOST_REFUSED {
+        for nth in 0..10_000 {
             tokio::time::advance(Duration::from_millis(20)).await;
             status(&tokens, &format!("junk{nth}"), &format!("bad{nth}")).await;
         }
-        assert!(tokens.lock().refused.len() <= MOST_REFUSED && tokens.lock().claimed.len() <= 50);
+        assert!(tokens.lock().known.len() <= 10 * REVIEWS && tokens.places.taken() <= REVIEWS);
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,7 +363,7 @@ mod tests {
         for nth in 1..3 {
             assert_eq!(status(&tokens, "panic", "n1").await, Some(503));
             assert_eq!(reviews.load(Ordering::Relaxed), nth);
-            tokio::time::advance(Duration::from_secs(1)).await;
+            after(A_SECOND).await;
         }
     }
 }

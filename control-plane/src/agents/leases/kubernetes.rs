@@ -40,20 +40,21 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 const BACKLOG: usize = 64;
 
 /// Records in objects of Kubernetes; clones share what is known.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct KubernetesLeases {
     api: Api<Lease>,
     nodes: Api<Node>,
     known: Arc<Mutex<Cache>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Cache {
     is_listed: bool,
     apps: HashMap<Arc<str>, Object>,
 }
 
 /// An object, reduced to the parts that matter.
+#[derive(Debug)]
 struct Object {
     app: Arc<str>,
     version: String,
@@ -123,12 +124,6 @@ impl KubernetesLeases {
     }
 }
 
-impl std::fmt::Debug for KubernetesLeases {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KubernetesLeases").finish_non_exhaustive()
-    }
-}
-
 impl LeaseStore for KubernetesLeases {
     fn is_ready(&self) -> bool {
         self.cache().is_listed
@@ -171,9 +166,7 @@ impl Object {
     /// None: it is no record.
     fn of(lease: Lease) -> Option<Self> {
         let name = lease.metadata.name.unwrap_or_default();
-        let app = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
-        let app = app.map(|(namespace, name)| format!("{namespace}/{name}"));
-        let Some(app) = app.filter(|app| is_app(app)) else {
+        let Some(app) = app(&name).filter(|app| is_app(app)) else {
             tracing::warn!(
                 name,
                 allowed = "cpu.NAMESPACE.NAME",
@@ -223,14 +216,12 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
         let mut cache = lock(&known);
         match reading {
             Reading::Listed { objects, .. } => {
-                let before = std::mem::take(&mut *cache);
+                let mut before = std::mem::take(&mut cache.apps);
                 cache.is_listed = true;
                 for (_, object) in objects {
                     // So that one that is known to be bad is not logged again.
-                    if let Some(old) = before.apps.get(&object.app).filter(|old| old.version == object.version) {
-                        let record = old.record.clone();
-                        let same = Object { app: Arc::clone(&object.app), version: object.version.clone(), record };
-                        cache.apps.insert(Arc::clone(&object.app), same);
+                    if let Some(old) = before.remove(&object.app).filter(|old| old.version == object.version) {
+                        cache.apps.insert(Arc::clone(&old.app), old);
                     }
                     cache.extend(Some(object));
                 }
@@ -238,9 +229,7 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
             Reading::Applied { object, .. } => cache.extend(Some(object)),
             Reading::Deleted { key: (_, name), revision } => {
                 let is_older = |known: &Object| number(Some(&known.version)) <= revision;
-                let gone = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
-                let gone = gone.map(|(namespace, name)| format!("{namespace}/{name}"));
-                if let Some(app) = gone.filter(|app| cache.apps.get(&**app).is_some_and(is_older)) {
+                if let Some(app) = app(&name).filter(|app| cache.apps.get(&**app).is_some_and(is_older)) {
                     cache.apps.remove(&*app);
                     tracing::warn!(app, "its record is gone; another one is made of what its nodes say that they hold");
                 }
@@ -248,6 +237,12 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
             Reading::Passed { .. } | Reading::Unread { .. } => {}
         }
     }
+}
+
+/// The application of an object of this name.
+fn app(name: &str) -> Option<String> {
+    let (namespace, name) = name.strip_prefix(PREFIX)?.split_once('.')?;
+    Some(format!("{namespace}/{name}"))
 }
 
 /// The name of an application's object. A namespace has no dots, so no two have the same.

@@ -11,10 +11,10 @@
 //! If an agent asks for the response times of a pod, the polls of its proxy are held for at most
 //! [`ASKED_EVERY`], so that they come in time. One that is held already stays as it is.
 
-use super::handle::Store;
-use super::proxies::Record;
-use super::state::State;
-use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use super::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
+use crate::store::handle::Store;
+use crate::store::proxies::Record;
+use crate::store::state::State;
 use bloc_daemon::cpu::PodAnswers;
 use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
@@ -91,7 +91,7 @@ impl State {
     /// How long the poll of a proxy that serves something may be held: as long as `usually`, less
     /// if an agent asks for the response times of its pod.
     pub fn report_within(&self, proxy: &str, usually: Duration, now: Instant) -> Duration {
-        let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.is_asked(pod, now));
+        let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.asks.is_asked(pod, now));
         if is_asked { ASKED_EVERY } else { usually }
     }
 
@@ -104,7 +104,7 @@ impl State {
                 self.polls.wake_pod(&pod, |has| differs(has, cpu.cores));
             }
         }
-        room.then(|| self.cpus.answers(&message.asks))
+        room.then(|| self.cpus.asks.answers(&message.asks))
     }
 }
 

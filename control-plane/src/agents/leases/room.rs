@@ -3,8 +3,6 @@
 use super::store::{Known, LeaseStore};
 use bloc_leases::Record;
 
-/// The most applications that are remembered, and that have a record with entries.
-pub const MOST_APPS: usize = 1_000;
 /// The most records with an entry of one node, and the most applications that are remembered as it
 /// asked first: a node has 110 pods by default, and one that is taken over leaves room for others.
 pub const MOST_OF_NODE: usize = 200;
@@ -23,15 +21,13 @@ pub fn may_begin(store: &dyn LeaseStore, node: &str) -> bool {
 
 /// Whether a record may take the place of the one that is known.
 pub fn has_room(store: &dyn LeaseStore, record: &Record, known: &Known) -> bool {
-    if cost(record) <= cost(&known.record) && known.version.is_some() {
+    let (is_new, more) = (known.version.is_none(), cost(record).saturating_sub(cost(&known.record)));
+    if !is_new && more == 0 {
         return true;
     }
     let records = store.records();
-    let bytes: usize = records.iter().map(|(_, record)| cost(record)).sum();
-    let begun = || records.iter().filter(|(_, record)| !record.is_empty()).count();
-    (known.version.is_some() || records.len() < MOST_RECORDS)
-        && (!known.record.is_empty() || begun() < MOST_APPS)
-        && bytes + cost(record) <= MOST_MEMORY
+    let taken: usize = records.iter().map(|(_, record)| cost(record)).sum();
+    (!is_new || records.len() < MOST_RECORDS) && taken + more <= MOST_MEMORY
 }
 
 /// What a record takes in memory, and what was heard of its nodes, in bytes.

@@ -35,23 +35,17 @@ pub struct AppView {
 /// A container, in cores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ContainerView {
-    /// Its pod.
-    pub pod: String,
-    /// Its name.
-    pub container: String,
-    /// Its quota; `null`: none.
-    pub quota: Option<f64>,
-    /// Its use.
-    pub used: f64,
-    /// Quota that is not used.
+    /// What the agent says of it.
+    #[serde(flatten)]
+    pub of: ContainerCpu,
+    /// Quota that is not used; `null`: it has no quota.
     pub slack: Option<f64>,
-    /// The share of the periods in which it was throttled.
-    pub throttled: f64,
 }
 
 impl AppView {
     /// What an agent has said.
     pub fn of(node: &str, app: &AppCpu) -> Self {
+        let view = |of: &ContainerCpu| ContainerView { of: of.clone(), slack: slack(of.quota, of.used) };
         let quota = app.containers.iter().map(|of| of.quota).sum::<Option<f64>>();
         let used = app.containers.iter().map(|of| of.used).sum();
         Self {
@@ -64,15 +58,8 @@ impl AppView {
             used,
             slack: slack(quota, used),
             container_count: app.containers.len(),
-            containers: app.containers.iter().take(MAX_CONTAINERS).map(ContainerView::of).collect(),
+            containers: app.containers.iter().take(MAX_CONTAINERS).map(view).collect(),
         }
-    }
-}
-
-impl ContainerView {
-    fn of(of: &ContainerCpu) -> Self {
-        let ContainerCpu { pod, container, quota, used, throttled } = of.clone();
-        Self { pod, container, quota, used, slack: slack(quota, used), throttled }
     }
 }
 
@@ -92,7 +79,7 @@ mod tests {
         let view = AppView::of("n1", &app(vec![of(Some(1.0), 0.25), of(Some(2.0), 2.5)]));
         assert_eq!((&*view.name, &*view.node, view.limit, view.free, view.observed), ("a/b", "n1", 4.0, 1.0, true));
         assert_eq!((view.quota, view.used, view.slack, view.container_count), (Some(3.0), 2.75, Some(0.25), 2));
-        let slacks: Vec<_> = view.containers.iter().map(|of| (of.slack, of.throttled)).collect();
+        let slacks: Vec<_> = view.containers.iter().map(|of| (of.slack, of.of.throttled)).collect();
         assert_eq!(slacks, [(Some(0.75), 0.5), (Some(0.0), 0.5)]);
         let view = AppView::of("n1", &app([vec![of(None, 1.0)], vec![of(Some(1.0), 0.0); 30]].concat()));
         assert_eq!((view.quota, view.slack, view.container_count, view.containers.len()), (None, None, 31, 30));

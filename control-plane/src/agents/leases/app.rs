@@ -5,6 +5,7 @@
 //! server is asked, and two asks at one replica are no conflict.
 
 use super::store::Known;
+use bloc_daemon::shares::Share;
 use bloc_leases::{Ask, Grantor, MOST_NODES, Record, Told};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,20 +72,15 @@ struct State {
 /// An application. Times are since the start of this replica.
 #[derive(Debug)]
 pub struct App {
-    /// The node that asked first.
-    opener: Box<str>,
+    /// Its place among all, of the node that asked first.
+    _place: Share,
     state: Mutex<State>,
 }
 
 impl App {
-    pub fn new(opener: &str, now: Duration) -> Self {
+    pub fn new(place: Share, now: Duration) -> Self {
         let state = State { grantor: Grantor::default(), batch: Batch::default(), is_writing: false, asked: now };
-        Self { opener: opener.into(), state: Mutex::new(state) }
-    }
-
-    /// The node that asked first.
-    pub fn opener(&self) -> &str {
-        &self.opener
+        Self { _place: place, state: Mutex::new(state) }
     }
 
     /// Hears an ask, given the record that is known.
@@ -192,7 +188,12 @@ fn hear(grantor: &mut Grantor, record: &mut Record, node: &str, life: u64, ask: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloc_daemon::shares::Shares;
     use bloc_leases::Part;
+
+    fn app() -> App {
+        App::new(Shares::capped(1, 1).take("n", 1).unwrap(), Duration::ZERO)
+    }
 
     fn ask(number: u64, part: u32) -> Ask {
         let part = Part::millionths(part);
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn of_the_asks_of_a_node_only_the_last_one_waits() {
-        let (app, known) = (App::new("n", Duration::ZERO), Known::default());
+        let (app, known) = (app(), Known::default());
         let mut first = later(&app, &known, ask(1, 300_000));
         let mut second = later(&app, &known, ask(2, 200_000));
         assert!(first.try_recv().is_err(), "nobody waits for it");
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_heard_before_the_write_is_not_freed() {
-        let (app, known) = (App::new("n", Duration::ZERO), Known::default());
+        let (app, known) = (app(), Known::default());
         drop(later(&app, &known, ask(1, 300_000)));
         let record = app.apply(app.take().unwrap(), &known, |_| true, |_| true, Duration::ZERO).record;
         let known = Known { record: record.into(), version: Some("1".into()) };
@@ -239,7 +240,7 @@ mod tests {
         let record = (0..MOST_NODES).map(|nth| format!(r#""n{nth}":{{"life":1,"number":0,"part":0}}"#));
         let text = format!(r#"{{"nodes":{{{}}}}}"#, record.collect::<Vec<_>>().join(","));
         let record: Record = serde_json::from_str(&text).unwrap();
-        let (app, known) = (App::new("n", Duration::ZERO), Known { record: record.into(), version: None });
+        let (app, known) = (app(), Known { record: record.into(), version: None });
         let said = |known: &Known, count: u64| app.hear(known, "n", count, ask(count, 0), Duration::ZERO);
         assert!(matches!(said(&known, 1), Said::Now(Err(Unsaid::NoRoom))));
         assert!(matches!(said(&Known::default(), 1 << 53), Said::Now(Err(Unsaid::NoRoom))));

@@ -18,9 +18,8 @@
 //! |---|---|
 //! | `table` | all pods, applications and agents, within [`MOST_BYTES`] |
 //! | `history`, `cost` | the CPU time and quotas of a pod over time; CPU time per request |
-//! | `news` | when a proxy is told |
+//! | `told`, `news` | the CPU of a proxy's pod: who is told, and when |
 //! | `asked` | the response times of pods that agents ask for |
-//! | `silence` | when something is not known any more |
 //! | `view` | what operators see |
 
 mod asked;
@@ -29,15 +28,14 @@ mod asked_tests;
 mod cost;
 mod history;
 mod news;
-mod silence;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod told;
 mod view;
 
 pub use asked::ASKED_EVERY;
 pub use bloc_daemon::cpu::{CpuMessage, differs};
-pub use news::{GAP, pod_of};
-pub use silence::SILENT_AFTER;
+pub use news::{GAP, SILENT_AFTER, pod_of};
 pub use table::{Cpus, Known, MOST_BYTES};
 pub use view::{AppView, ContainerView};

@@ -3,18 +3,18 @@
 use super::app::{Answer, App, Said, Unsaid};
 use super::budget::Budget;
 use super::nodes::Nodes;
-use super::room::{self, MOST_APPS, MOST_OF_NODE};
+use super::room::{self, MOST_OF_NODE};
 use super::store::{Known, LeaseStore, Unwritten};
 use super::view::{AppLease, LeaseView};
 use crate::metrics::Metrics;
+use bloc_daemon::shares::Shares;
 use bloc_daemon::throttle::Throttle;
 use bloc_leases::{Ask, Asks, Grantor, Record, Told, Tolds};
 use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 /// An application of which nobody asked for this long is forgotten. Its record stays.
 const FORGET: Duration = Duration::from_secs(60);
@@ -23,8 +23,8 @@ const FORGET: Duration = Duration::from_secs(60);
 const GATHER: Duration = Duration::from_millis(100);
 const SMALL: usize = 10_000;
 const LONGEST: Duration = Duration::from_secs(1);
-/// Writes at the same time.
-const WRITES: usize = 8;
+/// The most applications that are remembered, and that operators see.
+const MOST_APPS: usize = 1_000;
 /// How long a message waits for writes: agents wait 0.8 s. What is written later is said to the
 /// next ask.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -47,8 +47,9 @@ struct Inner {
     metrics: Arc<Metrics>,
     started: Instant,
     apps: Mutex<HashMap<Arc<str>, Arc<App>>>,
+    /// Applications, by the node that asked first.
+    places: Shares,
     nodes: Mutex<Nodes>,
-    writes: Semaphore,
     budget: tokio::sync::Mutex<Budget>,
     logged: Throttle,
 }
@@ -76,8 +77,8 @@ impl Leases {
             metrics,
             started: Instant::now(),
             apps: Mutex::default(),
+            places: Shares::capped(MOST_OF_NODE, MOST_APPS),
             nodes: Mutex::default(),
-            writes: Semaphore::new(WRITES),
             budget: Budget::new(Instant::now()).into(),
             logged: Throttle::once(LOG_EVERY),
         };
@@ -128,7 +129,7 @@ impl Leases {
         let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
         if known.record.entry(node).is_none() {
             if ask.is_nothing() && !self.apps().contains_key(&*ask.name) {
-                // It changes nothing, so nothing has to be remembered.
+                // Remembered, it would make a record that is not new any more, and be written.
                 let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
                 return Said::Now(told.ok_or(Unsaid::NoRoom));
             }
@@ -160,10 +161,9 @@ impl Leases {
     async fn write(self, name: Arc<str>, app: Arc<App>) {
         let mut writer = Writer { app, has_ended: false };
         loop {
-            let permit = self.0.writes.acquire().await;
             // In the order in which they come. What comes while it waits goes into the same write.
             let mut budget = self.0.budget.lock().await;
-            budget.ready().await;
+            sleep_until(budget.ready()).await;
             let Some(batch) = writer.app.take() else { break };
             let mut pause = GATHER;
             match self.0.store.read(&name) {
@@ -176,7 +176,7 @@ impl Leases {
                     let written = if heard.record == *known.record {
                         Ok(())
                     } else if room::has_room(self.store(), &heard.record, &known) {
-                        budget.take(heard.record.bytes());
+                        budget.take(heard.record.bytes(), Instant::now());
                         drop(budget);
                         pause = gather(heard.record.bytes());
                         self.put(&name, &heard.record, known).await
@@ -186,7 +186,6 @@ impl Leases {
                     heard.say(written);
                 }
             }
-            drop(permit);
             sleep(pause).await;
         }
         writer.has_ended = true;
@@ -222,10 +221,8 @@ impl Leases {
         if let Some((name, app)) = apps.get_key_value(name) {
             return Some((Arc::clone(name), Arc::clone(app)));
         }
-        if apps.len() >= MOST_APPS || apps.values().filter(|app| app.opener() == node).count() >= MOST_OF_NODE {
-            return None;
-        }
-        let (name, app): (Arc<str>, _) = (name.into(), Arc::new(App::new(node, now)));
+        let place = self.0.places.take(node, 1).ok()?;
+        let (name, app): (Arc<str>, _) = (name.into(), Arc::new(App::new(place, now)));
         apps.insert(Arc::clone(&name), Arc::clone(&app));
         Some((name, app))
     }

@@ -1,0 +1,100 @@
+//! The requests of node agents. Both are answered with
+//!
+//! - 400 for a body that is no such message, with path and value;
+//! - 401 and 403 for a caller who is not the agent of that node;
+//! - 408 for a body that does not arrive, 413 for a body above 96 KiB;
+//! - 503 if there is no room for the body.
+
+use crate::agents::leases::{self, Away};
+use crate::http::bodies::{self, Unread};
+use crate::http::context::{Context, refusal};
+use crate::http::identity::{Identity, Peer, Refusal};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bloc_daemon::cpu::{CpuAnswer, CpuMessage};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// `POST /v1/cpu` with a [`CpuMessage`]. 204: it is known now. 200 with a [`CpuAnswer`] if it asks
+/// for response times. 503 also if there is no room for all of what it says; what did fit is known.
+pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
+    let caller = context.identity.caller(&request);
+    let said = async {
+        let (_, body) = read(&context, request, &caller).await?;
+        let message = CpuMessage::read(&body)?;
+        context.store.hear_cpu(&message).ok_or(Unread::NoRoom)
+    };
+    let (result, answer) = match said.await {
+        Ok(answers) if answers.is_empty() => ("accepted", StatusCode::NO_CONTENT.into_response()),
+        Ok(answers) => {
+            let replica = context.store.replica().to_owned();
+            ("accepted", Json(CpuAnswer { replica, answers }).into_response())
+        }
+        Err(Unread::NoRoom) => ("no_room", refuse(&context, &caller, Unread::NoRoom)),
+        Err(refused) => ("refused", refuse(&context, &caller, refused)),
+    };
+    context.metrics.count_agent_message(result);
+    answer
+}
+
+/// `POST /v1/lease` with [`Asks`](bloc_leases::Asks). 200 with `Tolds`. An application that is not
+/// among them: its record could not be written. An ask that was late is answered with the record's
+/// life and number of that node. 404 if no store is configured. 503 also if the API server is away.
+pub async fn lease(State(context): State<Context>, request: Request) -> Response {
+    let caller = context.identity.caller(&request);
+    // As an older control plane, which does not know the path.
+    let Some(leases) = &context.agents.leases else { return refusal(StatusCode::NOT_FOUND, "no such path") };
+    let said = async {
+        let (headers, body) = read(&context, request, &caller).await?;
+        // Its memory counts until all of it is answered, also while it waits for a write.
+        let _memory = context.transit.take(Arc::clone(&caller), 2 * body.len())?;
+        let asks = leases::read(&body)?;
+        if let Some(tokens) = context.agents.tokens.as_ref().filter(|_| context.identity != Identity::None) {
+            tokens.check(&bearer(&headers)?, &asks.node).await?;
+        }
+        let tolds = leases.ask(asks).await.map_err(|Away| {
+            let why = "who holds what was not read from the Kubernetes API yet";
+            Unread::Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+        })?;
+        Ok(bodies::answer(&context.transit, &caller, &tolds).await?)
+    };
+    said.await.unwrap_or_else(|unread| {
+        context.metrics.count_lease_ask("refused");
+        refuse(&context, &caller, unread)
+    })
+}
+
+/// Head and body of a request of a node agent.
+async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<(HeaderMap, Vec<u8>), Unread> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let spiffe = context.identity.of(request.headers(), peer)?;
+    context.agents.account.check(spiffe.as_deref())?;
+    let headers = request.headers().clone();
+    Ok((headers, bodies::read(request, context.transit.share(Arc::clone(caller))).await?))
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Result<String, Refusal> {
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token =
+        value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = token.map(|(_, token)| token.trim().to_owned()).filter(|token| !token.is_empty());
+    token.ok_or_else(|| {
+        let why =
+            format!("no token; allowed: Authorization: Bearer TOKEN, for the audience {:?}", leases::tokens::AUDIENCE);
+        (StatusCode::UNAUTHORIZED, why)
+    })
+}
+
+fn refuse(context: &Context, caller: &Arc<str>, unread: Unread) -> Response {
+    let (status, why) = match unread {
+        Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "no memory left for what node agents say".to_owned()),
+        Unread::Refused(status, why) => (status, why),
+    };
+    if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {
+        tracing::warn!(%caller, error = why, "a node agent's message is refused");
+    }
+    refusal(status, &why)
+}
