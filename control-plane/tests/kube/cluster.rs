@@ -2,11 +2,11 @@
 //! the rights in `rbac.yaml`.
 
 use super::programs::{audit_policy, etcd_arguments, free_port, kubeconfig, program, server_arguments, start};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Config};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -254,12 +254,6 @@ impl Cluster {
     /// The number of lists of Services, ConfigMaps or EndpointSlices by control planes.
     pub fn lists(&self) -> usize {
         self.log("audit").lines().count()
-    }
-
-    /// The Secrets in the control planes' namespace.
-    pub async fn secrets(&self) -> Vec<Secret> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), "bloc-system");
-        api.list(&ListParams::default()).await.unwrap().items
     }
 
     /// The log of a program.
