@@ -115,6 +115,17 @@ impl Cluster {
         self.ready().await;
     }
 
+    /// Stops all and makes a backup of etcd, or (`put_back`) replaces etcd's data by that.
+    pub async fn back_up(&mut self, put_back: bool) {
+        self.kill_server().await;
+        self.etcd.kill().await.unwrap();
+        let script = if put_back { "rm -r etcd && cp -r backup etcd" } else { "cp -r etcd backup" };
+        let done = Command::new("sh").args(["-c", script]).current_dir(self.directory.path()).status().await;
+        assert!(done.unwrap().success());
+        self.etcd = start(self.directory.path(), "etcd", &program("etcd"), &etcd_arguments(&self.ports));
+        self.restart_server().await;
+    }
+
     async fn apply<K>(&self, api: Api<K>, object: Value)
     where
         K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -327,6 +338,14 @@ impl ControlPlane {
         let pid = Pid::from_raw(self.process.id().unwrap().cast_signed());
         kill(pid, Signal::SIGTERM).unwrap();
         timeout(LIMIT, self.process.wait()).await.unwrap().unwrap();
+    }
+
+    /// Sends SIGSTOP, and SIGCONT after a while.
+    pub async fn pause(&self, time: Duration) {
+        let pid = Pid::from_raw(i32::try_from(self.process.id().unwrap()).unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        sleep(time).await;
+        kill(pid, Signal::SIGCONT).unwrap();
     }
 
     pub async fn kill(mut self) {

@@ -9,9 +9,10 @@
 //! | VirtualService, if the cluster has them | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! Four [watches](watch) feed one [picture of the cluster](cluster). An event is published after [`SETTLE`] and the time to
-//! compute the services that it concerns. Nothing is published before all lists are complete. After
-//! that, the known state stays in force while the API cannot be reached.
+//! Four [watches](watch) feed one [picture of the cluster](cluster). An event is published after
+//! [`SETTLE`] and the time to compute the services that it concerns. Nothing is published before
+//! all lists are complete. After that, the known state stays in force while the API cannot be
+//! reached.
 
 mod cluster;
 mod copies;
