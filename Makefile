@@ -59,7 +59,7 @@ check: needs lint ## test | 3 min | rust cc python3 nextest | Formatting, clippy
 	.ci/whole-runs check
 
 .PHONY: test-kube
-test-kube: needs wasm envoy ## test | 3 min | rust cc python3 nextest go-kube namespaces ip openssl | The control plane at a real API server and etcd (the first build takes 5 min)
+test-kube: needs wasm envoy ## test | 5 min | rust cc python3 nextest go-kube namespaces ip openssl | The control plane at a real API server and etcd (the first build takes 5 min)
 	control-plane/tests/kube/run.sh
 
 .PHONY: test-istio

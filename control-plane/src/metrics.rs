@@ -20,6 +20,7 @@
 //! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
 //! | `bloc_lease_*` | | see `docs/metrics.md` |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps`, `leases` |
+//! | `bloc_kubernetes_watch_heard_timestamp_seconds{kind}` | gauge | when a list or a watch of that kind told anything last, since 1970; at least each 120 s |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
 //! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
@@ -34,6 +35,7 @@ pub use latency::LatencyMetrics;
 
 use crate::agents::leases::LeaseView;
 use crate::agents::metrics::registry;
+use crate::clock::Clock;
 use crate::load::{Signals, Totals};
 use crate::store::{Counts, Outcome};
 use prometheus_client::encoding::text;
@@ -53,6 +55,7 @@ pub struct Metrics {
     rejected: Counter,
     answers: Family<Label, Counter>,
     watch_errors: Family<Label, Counter>,
+    watch_heard: Family<Label, Gauge>,
     refused: Gauge,
     version: Gauge,
     services: Gauge,
@@ -77,6 +80,7 @@ impl Default for Metrics {
             rejected: Counter::default(),
             answers: Family::default(),
             watch_errors: Family::default(),
+            watch_heard: Family::default(),
             refused: Gauge::default(),
             version: Gauge::default(),
             services: Gauge::default(),
@@ -121,6 +125,11 @@ impl Default for Metrics {
         );
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
+        r.register(
+            "bloc_kubernetes_watch_heard_timestamp_seconds",
+            "When a list or a watch told anything last, since 1970",
+            metrics.watch_heard.clone(),
+        );
         r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
         r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
@@ -145,6 +154,12 @@ impl Metrics {
     /// Counts a list or a watch of a kind of Kubernetes object that failed.
     pub fn count_watch_error(&self, kind: &'static str) {
         self.watch_errors.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// Notes that a list or a watch of the Kubernetes API has told something.
+    pub fn note_watch(&self, kind: &'static str) {
+        let seconds = i64::try_from(Clock::system().unix_millis() / 1_000).unwrap_or(i64::MAX);
+        self.watch_heard.get_or_create(&[("kind", kind)]).set(seconds);
     }
 
     /// Counts the end of a poll.

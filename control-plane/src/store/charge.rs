@@ -32,7 +32,7 @@ const SERVER: usize = 768;
 
 /// The bytes that the proxy behind `poll` takes; `in_force` tells which services exist.
 pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {
-    let version = poll.version.as_ref().map_or(0, |version| version.progress.revisions().len() * 8);
+    let version = poll.version.as_ref().map_or(0, |version| version.stamps.len() * 16);
     let names = poll.services.iter().chain(&poll.serves);
     let names: usize = names.map(|name| USE + if in_force(name) { 0 } else { NAME + name.len() }).sum();
     let loads: usize = poll.load.iter().map(|load| LOAD + load.service.len()).sum();
@@ -57,7 +57,7 @@ mod tests {
     fn the_budget_has_room_for_ten_thousand_ordinary_proxies() {
         let request = SyncRequest {
             proxy: format!("sidecar~10.0.0.1~{}.shop~shop.svc.cluster.local", "a".repeat(40)),
-            version: "6f0c3a9be1d24578@1042.997.1011".into(),
+            version: "6f0c3a9be1d24578@e1042.s997.c1011.v4471".into(),
             services: (0..10).map(|i| format!("service-{i}.shop.svc.cluster.local")).collect(),
             serves: vec!["checkout.shop.svc.cluster.local".into()],
             ..SyncRequest::default()
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_for_each_revision_and_for_each_service_in_force_that_a_proxy_serves() {
+    fn charges_for_each_stamp_and_for_each_service_in_force_that_a_proxy_serves() {
         let charge = |version: &str, serves: &[&str]| {
             let (proxy, version) = ("p".repeat(100), version.to_owned());
             let serves = serves.iter().map(ToString::to_string).collect();
@@ -84,7 +84,7 @@ mod tests {
             of(&Poll::try_from(request).unwrap(), |name| name != "none")
         };
         let (none, digest) = (charge("", &[]), "6f0c3a9be1d24578");
-        assert_eq!(charge(&format!("{digest}@1.2.3.99"), &[]) - none, 3 * 16, "without the seal");
+        assert_eq!(charge(&format!("{digest}@e1.s2.v3"), &[]) - none, 3 * 32);
         assert_eq!(charge("", &["a", "b"]) - none, 2 * (USE + SERVER + 100));
         assert_eq!(charge("", &["none"]) - none, USE + NAME + 4);
         let serves = vec!["none".to_owned()];

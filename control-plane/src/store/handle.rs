@@ -5,16 +5,14 @@ use super::inner::Inner;
 use super::outcome::{Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Wake};
-use super::seal::KEY_BYTES;
 use super::state::{Arrival, State};
-use super::version::{Progress, Reach, Version};
+use super::version::{Reach, Version};
 use crate::agents::cpu::Cpus;
 use crate::clock::Clock;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// The shared state of the control plane; cheap to clone.
@@ -28,8 +26,6 @@ pub struct Shared {
     pub(super) source: String,
     report_interval: ReportInterval,
     inner: Mutex<Inner>,
-    /// Notified when a poll wants progress that we lack.
-    wants: Notify,
 }
 
 /// The effect of publishing a snapshot.
@@ -59,14 +55,7 @@ impl Store {
             refusal: None,
             history: History::default(),
         };
-        Self(Arc::new(Shared {
-            clock,
-            replica,
-            source: source.into(),
-            report_interval,
-            inner: Mutex::new(inner),
-            wants: Notify::new(),
-        }))
+        Self(Arc::new(Shared { clock, replica, source: source.into(), report_interval, inner: Mutex::new(inner) }))
     }
 
     /// Puts a snapshot in force and wakes the polls that subscribed to what changes. `reach` is how
@@ -102,36 +91,9 @@ impl Store {
         Arc::downgrade(&self.0)
     }
 
-    /// Notes that the source has read up to `progress`, and that nothing changed.
-    pub fn advance(&self, progress: Progress) {
-        self.lock().state.advance(progress);
-    }
-
-    /// Seals versions with this key from now on; all replicas must share it. Until then no version
-    /// has a seal, and each counts for its digest only.
-    pub fn seal_with(&self, key: &[u8; KEY_BYTES]) {
-        self.lock().state.seal_with(key);
-    }
-
-    /// Whether proxies have seen revisions of the source at `place` that we lack.
-    pub fn wants_at(&self, place: usize) -> bool {
-        self.lock().state.wants_at(place)
-    }
-
-    /// Whether the source has to be listed at `place` because of that; this is rationed.
-    pub fn is_to_list(&self, place: usize) -> bool {
-        self.lock().state.is_to_list(place, Instant::now())
-    }
-
-    /// Completes when a poll may want progress that we lack.
-    pub async fn wants(&self) {
-        self.0.wants.notified().await;
-    }
-
-    /// Notes that a complete list at `place`, begun at `begun`, was at `revision`. If a proxy came
-    /// with a later revision before that, it is of another history.
-    pub fn listed(&self, place: usize, revision: u64, begun: Instant) {
-        self.lock().state.listed(place, revision, begun);
+    /// Notes that the source has read as far as `reach`, and that nothing changed.
+    pub fn advance(&self, reach: Reach) {
+        self.lock().state.advance(reach);
     }
 
     /// Notes that content of the source was refused; the state in force stays. `origin` says where
@@ -165,9 +127,6 @@ impl Store {
             state.arrive(&poll, now)?
         };
         let ends = now + poll.wait;
-        if self.lock().state.wants() {
-            self.0.wants.notify_one();
-        }
         let (id, mut woken, mut again) = match arrival {
             Arrival::Answered(outcome) => return Ok(outcome),
             Arrival::Held(id, woken, again) => (id, woken, again),
@@ -186,12 +145,7 @@ impl Store {
                 Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
                 Ok(Err(_)) | Err(_) => return Ok(self.lock().state.end_wait(&held.proxy, held.id, Instant::now())),
             }
-            let mut inner = self.lock();
-            let arrival = inner.state.resume(&held.proxy, held.id, Instant::now());
-            if inner.state.wants() {
-                self.0.wants.notify_one();
-            }
-            drop(inner);
+            let arrival = self.lock().state.resume(&held.proxy, held.id, Instant::now());
             match arrival {
                 Arrival::Answered(outcome) => return Ok(outcome),
                 Arrival::Held(id, next, look) => (held.id, woken, again) = (id, next, look),

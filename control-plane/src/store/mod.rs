@@ -10,8 +10,7 @@
 //! |---|---|
 //! | `handle` | the interface: publishing, and polls that wait for it |
 //! | `inner`, `state` | the data under the lock; the decisions on polls |
-//! | `catalog`, `version`, `seal` | the services in force; what a version means; who issued it |
-//! | `wants` | what proxies have seen of the source and this replica has not |
+//! | `catalog`, `version` | the services in force; what a version means |
 //! | `poll`, `polls`, `outcome` | a validated poll; the held ones; how one ends |
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
@@ -40,7 +39,6 @@ mod overview;
 mod poll;
 mod polls;
 pub(crate) mod proxies;
-mod seal;
 #[cfg(test)]
 mod simulation;
 mod staleness;
@@ -53,7 +51,6 @@ mod subscription;
 mod tests;
 mod version;
 mod view;
-mod wants;
 mod window;
 
 pub use handle::{Published, Store};
@@ -62,8 +59,7 @@ pub use module::Module;
 pub use modules::{ModuleView, Modules};
 pub use outcome::{Answer, CpuAnswer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
-pub use seal::KEY_BYTES;
 pub use staleness::STALE_AFTER;
 pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
-pub use version::{Progress, Reach, Version};
+pub use version::{Kind, Reach, Version};
 pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};

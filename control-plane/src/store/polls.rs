@@ -4,6 +4,7 @@
 //! polls.
 
 use super::subscription::Subscription;
+use super::version::{Kind, Reach};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -32,8 +33,9 @@ pub struct Polls {
     /// By the id of a name. One set for all names, because a set per name would take more memory
     /// than the names.
     subscribers: BTreeSet<(u64, PollId)>,
-    /// Polls with progress that we lack.
-    behind: HashSet<PollId>,
+    /// Polls of proxies that know more of a kind than we do, by the kind and the stamp that we
+    /// lack.
+    behind: BTreeSet<(char, u64, PollId)>,
     /// Polls of proxies that follow the CPU of their pods, by pod.
     of_pods: BTreeSet<(Arc<str>, PollId)>,
 }
@@ -42,6 +44,7 @@ pub struct Polls {
 struct Held {
     wake: oneshot::Sender<Wake>,
     subscription: Arc<Subscription>,
+    lacks: Vec<(char, u64)>,
     of_pod: Option<OfPod>,
 }
 
@@ -61,23 +64,21 @@ impl Polls {
     }
 
     /// Holds a poll; the receiver gets the reason why it ends. A caller that drops the receiver
-    /// must [`release`](Self::release) the id. `behind`: it also waits for our progress; `of_pod`:
-    /// it also waits for news of the CPU of this pod.
+    /// must [`release`](Self::release) the id. `lacks`: it also waits until these stamps are
+    /// reached; `of_pod`: it also waits for news of the CPU of this pod.
     pub fn hold(
         &mut self,
         subscription: Arc<Subscription>,
-        behind: bool,
+        lacks: Vec<(char, u64)>,
         of_pod: Option<OfPod>,
     ) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;
-        if behind {
-            self.behind.insert(id);
-        }
+        self.behind.extend(lacks.iter().map(|(name, stamp)| (*name, *stamp, id)));
         self.subscribers.extend(subscription.iter().map(|name| (name.id, id)));
         self.of_pods.extend(of_pod.iter().map(|of| (Arc::clone(&of.pod), id)));
         let (wake, woken) = oneshot::channel();
-        self.held.insert(id, Held { wake, subscription, of_pod });
+        self.held.insert(id, Held { wake, subscription, lacks, of_pod });
         (id, woken)
     }
 
@@ -89,9 +90,10 @@ impl Polls {
         ids.len()
     }
 
-    /// Wakes the polls that wait for our progress. Returns their number.
-    pub fn wake_behind(&mut self) -> usize {
-        let ids = std::mem::take(&mut self.behind);
+    /// Wakes the polls that wait for a stamp that is reached. Returns their number.
+    pub fn wake_reached(&mut self, reach: &Reach) -> usize {
+        let of = |kind: &Kind| self.behind.range((kind.name, 0, 0)..=(kind.name, kind.known, PollId::MAX));
+        let ids: HashSet<PollId> = reach.0.iter().flat_map(of).map(|(.., id)| *id).collect();
         ids.iter().for_each(|&id| self.wake(id, Wake::Moved));
         ids.len()
     }
@@ -132,7 +134,9 @@ impl Polls {
 
     fn take(&mut self, id: PollId) -> Option<Held> {
         let held = self.held.remove(&id)?;
-        self.behind.remove(&id);
+        for (name, stamp) in &held.lacks {
+            self.behind.remove(&(*name, *stamp, id));
+        }
         if let Some(of) = &held.of_pod {
             self.of_pods.remove(&(Arc::clone(&of.pod), id));
         }
@@ -155,13 +159,14 @@ mod tests {
     #[test]
     fn a_change_wakes_its_subscribers_once() {
         let (mut polls, mut names) = (Polls::default(), Names::default());
-        let (_, mut both) = polls.hold(to(&mut names, &["a", "b"]), false, None);
-        let (_, mut other) = polls.hold(to(&mut names, &["b", "c"]), true, None);
+        let (_, mut both) = polls.hold(to(&mut names, &["a", "b"]), Vec::new(), None);
+        let (_, mut other) = polls.hold(to(&mut names, &["b", "c"]), vec![('e', 7), ('s', 9)], None);
         assert_eq!(polls.wake_subscribers(["a", "d"].iter().filter_map(|name| names.id(name))), 1);
         assert_eq!(both.try_recv(), Ok(Wake::Moved));
         assert!(other.try_recv().is_err());
         assert_eq!(polls.len(), 1);
-        assert_eq!((polls.wake_behind(), polls.wake_behind()), (1, 0));
+        let mut wake = |name, known| polls.wake_reached(&Reach(vec![Kind { known, ..Kind::new(name) }]));
+        assert_eq!([wake('e', 6), wake('s', 8), wake('e', 7), wake('s', 9)], [0, 0, 1, 0]);
         assert_eq!(other.try_recv(), Ok(Wake::Moved));
     }
 
@@ -173,15 +178,15 @@ mod tests {
             held.is_empty() && subscribers.is_empty() && behind.is_empty() && of_pods.is_empty()
         };
         let of = || Some(OfPod { pod: "p.shop".into(), cores: None });
-        let (id, woken) = polls.hold(Arc::clone(&a), true, of());
+        let (id, woken) = polls.hold(Arc::clone(&a), vec![('e', 7)], of());
         drop(woken);
         polls.release(id);
         polls.release(id);
-        let (id, mut superseded) = polls.hold(Arc::clone(&a), true, of());
+        let (id, mut superseded) = polls.hold(Arc::clone(&a), vec![('e', 7)], of());
         polls.wake(id, Wake::Superseded);
         assert_eq!(superseded.try_recv(), Ok(Wake::Superseded));
         assert!(is_empty(&polls));
-        let (_, mut closed) = polls.hold(Arc::clone(&a), true, of());
+        let (_, mut closed) = polls.hold(Arc::clone(&a), vec![('e', 7)], of());
         assert_eq!(polls.wake_all(Wake::Closing), 1);
         assert_eq!(closed.try_recv(), Ok(Wake::Closing));
         assert!(is_empty(&polls));
@@ -192,7 +197,7 @@ mod tests {
         let (mut polls, a) = (Polls::default(), to(&mut Names::default(), &["a"]));
         let mut hold = |pod: &str, cores| {
             let of_pod = Some(OfPod { pod: pod.into(), cores });
-            polls.hold(Arc::clone(&a), false, of_pod).1
+            polls.hold(Arc::clone(&a), Vec::new(), of_pod).1
         };
         let mut woken =
             [hold("p.shop", None), hold("p.shop", Some(2.0)), hold("p.shop", Some(3.0)), hold("q.shop", None)];

@@ -11,7 +11,6 @@ use super::module::Module;
 use super::names::Names;
 use super::poll::Poll;
 use super::polls::PollId;
-use super::seal::Seal;
 use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
@@ -81,8 +80,6 @@ pub struct Gone {
 #[derive(Debug)]
 pub struct Record {
     pub(super) version: Option<Version>,
-    /// Whether the seal of `version` holds.
-    is_issued: bool,
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
     /// The module that it runs, and the services of `version` that this could not read.
@@ -101,6 +98,8 @@ pub struct Record {
     pub(super) window: Window,
     /// Since when it has presented its version although there is a newer state for it.
     pub(super) behind: Option<Instant>,
+    /// Since when it has presented its version although this replica knows less.
+    pub(super) ahead: Option<Instant>,
     /// The digest in force of its subscription as it gets it, and the generation of the catalog
     /// that it is of. Cached because the status needs it of all proxies.
     pub(super) digest: Cell<Option<(u64, u64)>>,
@@ -112,21 +111,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Checks whether the seal of its version holds.
-    pub fn check(&mut self, seal: &Seal) {
-        self.is_issued = self.version.as_ref().is_some_and(|version| seal.holds(version));
-    }
-
-    /// Its version, if one of our replicas has certainly issued it.
-    pub fn issued(&self) -> Option<&Version> {
-        self.version.as_ref().filter(|_| self.is_issued)
-    }
-
-    /// The identity that it belongs to, if that was proved.
-    pub fn identity(&self) -> Option<&str> {
-        self.identity.as_deref()
-    }
-
     /// The workload that it belongs to: what its certificate says, such as `shop/frontend` in the
     /// trust domain `cluster.local`, and `DOMAIN/shop/frontend` in another one. Without a
     /// certificate, the first service that it serves, or its id.
@@ -155,7 +139,6 @@ impl Proxies {
                 memory: self.memory.share(Arc::clone(&poll.payer)),
                 serial: self.next - 1,
                 version: None,
-                is_issued: false,
                 subscription: Arc::default(),
                 load: Vec::new(),
                 module: Module::default(),
@@ -168,6 +151,7 @@ impl Proxies {
                 told: None,
                 window: Window::default(),
                 behind: None,
+                ahead: None,
                 digest: Cell::new(None),
             }
         });
@@ -178,10 +162,9 @@ impl Proxies {
         record.memory.set(charge);
         self.ages.entry((Arc::clone(&poll.payer), record.serial)).or_insert_with(|| poll.proxy.clone());
         if record.version != poll.version {
-            record.behind = None;
+            (record.behind, record.ahead) = (None, None);
         }
         record.version.clone_from(&poll.version);
-        record.is_issued = false;
         if !record.subscription.is_of(&poll.services, &poll.serves) {
             // The new subscription first, so that names in both stay.
             let next = self.names.subscribe(&poll.services, &poll.serves);
@@ -274,11 +257,6 @@ impl Proxies {
     /// All records, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Record)> {
         self.records.iter()
-    }
-
-    /// All records, mutable.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
-        self.records.values_mut()
     }
 
     /// Whether a proxy counts at this replica at `at`, which is now or shortly before.

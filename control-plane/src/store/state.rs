@@ -5,17 +5,18 @@
 //! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take
 //!    services away.
 //! 2. If it presents the digest of its subscription in force, it is up to date, and held.
-//! 3. If it presents progress that we lack, under a valid seal, it is held, and the source is asked
-//!    to make sure that it is up to date. The difference may be something that we do not know yet,
-//!    and an answer would take the proxy back to an older state. If the source finds that its whole
-//!    history ends before that progress, the version is of another history (a restored etcd,
-//!    another cluster), and counts for nothing.
-//! 4. Otherwise it is answered, with the digest and the progress of the last change.
+//! 3. If its version has a greater stamp of a kind of object than we have read, we are behind: an
+//!    answer might take the proxy back to an older state. It is held until we have read as far, for
+//!    [`PATIENCE`] at most. Then it is answered all the same, because the version may be of another
+//!    history (a restored etcd) or made up. But if the source has told nothing of that kind since
+//!    the proxy came, we may be cut off. Then its state counts as unchanged.
+//! 4. Otherwise it is answered, with the digest and the stamps.
 //!
 //! A poll that would be held is answered if there is news of the CPU of its proxy's pod
 //! ([`told`](crate::agents::cpu)). That says nothing of the state.
 //!
-//! This needs no memory of a proxy: it may ask any replica, and a lost answer is given again.
+//! A proxy may ask any replica, and a lost answer is given again. Of a proxy is remembered only
+//! since when it knows more than we do.
 
 use super::catalog::Catalog;
 use super::charge;
@@ -23,9 +24,7 @@ use super::outcome::{Answer, CpuAnswer, Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{OfPod, PollId, Polls, Wake};
 use super::proxies::{Gone, Proxies, Record};
-use super::seal::{KEY_BYTES, Seal};
-use super::version::{Progress, Reach, Version};
-use super::wants::{Revision, Wants};
+use super::version::{Kind, Reach, Version};
 use crate::agents::cpu::{Cpus, pod_of};
 use crate::latency::{Latencies, LatencyReport};
 use crate::load::{Loads, Report, Signals, Since};
@@ -41,6 +40,10 @@ use tokio::time::Instant;
 const RECONNECTS_PER_SECOND: u64 = 1_000;
 /// The longest time over which they are spread, in seconds; meanwhile they miss changes.
 const MOST_SPREAD: u64 = 15;
+
+/// How long a proxy that knows more than we do waits for us to read as far. Watches lag by
+/// milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The decision on a poll.
 pub enum Arrival {
@@ -65,13 +68,8 @@ pub struct State {
     pub replica: String,
     /// The time within which proxies come back after we have closed.
     pub spread: Duration,
-    /// How far the source has certainly read.
-    known: Progress,
-    /// The progress at the last change, with which answers are stamped. Never ahead of `known`.
-    changed: Progress,
-    /// Revisions that proxies presented but we lack.
-    wants: Wants,
-    seal: Seal,
+    /// How far the source has read.
+    reach: Reach,
 }
 
 impl State {
@@ -95,7 +93,6 @@ impl State {
             return Ok(Arrival::Answered(Outcome::NoRoom));
         }
         let record = self.proxies.note(poll, charge, now);
-        record.check(&self.seal);
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
@@ -138,24 +135,33 @@ impl State {
     fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
         let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
         let (digest, current) = (self.digest_for(record), self.is_current(record));
-        let lacking = self.lacking(record);
-        if self.catalog.is_published() && !current && lacking.is_empty() {
+        let mut lacks = Vec::new();
+        // Whether each of these kinds was told of after the proxy came.
+        let (since, mut told) = (record.ahead.unwrap_or(record.seen), true);
+        for (kind, stamp) in self.lacks(record).filter(|_| !current) {
+            lacks.push((kind.name, stamp));
+            told &= kind.told > Some(since);
+        }
+        let waited = since + PATIENCE <= now;
+        if self.catalog.is_published() && !current && (lacks.is_empty() || waited && told) {
             let answer = self.answer(record, digest);
             if let Some(record) = self.proxies.get_mut(proxy) {
                 record.behind.get_or_insert(now);
+                record.ahead = None;
             }
             let answer = Answer { cpu: self.count_and_tell(proxy, now), ..answer };
             return Arrival::Answered(Outcome::Changed(answer));
         }
-        let behind = !lacking.is_empty();
-        for revision in lacking {
-            self.wants.add(revision, record.identity(), now);
+        let ahead = (!lacks.is_empty()).then_some(since);
+        let look = if waited { record.seen } else { since } + PATIENCE;
+        if ahead.is_some() && look <= now {
+            return Arrival::Answered(self.unchanged(proxy, now));
         }
         let cpu = self.cpu_of(proxy, record, now);
         let again = match record.version.clone() {
             Some(version) if cpu.is_news(record, now) => {
                 if let Some(record) = self.proxies.get_mut(proxy) {
-                    record.behind = None;
+                    (record.behind, record.ahead) = (None, ahead);
                 }
                 let cpu = self.count_and_tell(proxy, now).unwrap_or_default();
                 return Arrival::Answered(Outcome::Cpu(CpuAnswer { version, cpu }));
@@ -164,11 +170,12 @@ impl State {
             // It is told with its first state.
             None => None,
         };
+        let again = again.into_iter().chain(ahead.map(|_| look)).min();
         let cores = record.cpu;
         let of_pod = record.pod(proxy).map(|pod| OfPod { pod: pod.into(), cores });
-        let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), behind, of_pod);
+        let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), lacks, of_pod);
         if let Some(record) = self.proxies.get_mut(proxy) {
-            (record.held, record.behind) = (Some(id), None);
+            (record.held, record.behind, record.ahead) = (Some(id), None, ahead);
         }
         Arrival::Held(id, woken, again)
     }
@@ -179,14 +186,16 @@ impl State {
             return Outcome::Closing { within: self.spread };
         }
         match self.proxies.get(proxy) {
-            Some(record) if record.held == Some(id) => {
-                let version = record.version.clone();
-                let cpu = self.count_and_tell(proxy, now);
-                let answer = version.zip(cpu).map(|(version, cpu)| CpuAnswer { version, cpu });
-                answer.map_or(Outcome::Unchanged, Outcome::Cpu)
-            }
+            Some(record) if record.held == Some(id) => self.unchanged(proxy, now),
             _ => Outcome::Superseded,
         }
+    }
+
+    /// The answer to a proxy that keeps its state.
+    fn unchanged(&mut self, proxy: &str, now: Instant) -> Outcome {
+        let version = self.proxies.get(proxy).and_then(|record| record.version.clone());
+        let cpu = self.count_and_tell(proxy, now);
+        version.zip(cpu).map_or(Outcome::Unchanged, |(version, cpu)| Outcome::Cpu(CpuAnswer { version, cpu }))
     }
 
     /// The signals of a service, over the servers that count here.
@@ -226,25 +235,13 @@ impl State {
 
     /// The version of everything.
     pub fn version(&self) -> Version {
-        self.seal.version(self.catalog.digest(), self.changed.clone())
-    }
-
-    /// Seals versions with this key from now on, and checks again the versions that proxies
-    /// presented before.
-    pub fn seal_with(&mut self, key: &[u8; KEY_BYTES]) {
-        self.seal = Seal::new(key);
-        self.proxies.iter_mut().for_each(|record| record.check(&self.seal));
+        Version::new(self.catalog.digest(), &self.reach)
     }
 
     /// Whether there is a newer state for a proxy than it has. If it has seen more of the source
     /// than we have, it is not behind: we are.
     pub fn is_behind(&self, record: &Record) -> bool {
-        self.catalog.is_published() && !self.is_current(record) && self.lacking(record).is_empty()
-    }
-
-    /// Whether any proxy waits for progress that we lack.
-    pub fn wants(&self) -> bool {
-        self.wants.any()
+        self.catalog.is_published() && !self.is_current(record) && self.lacks(record).next().is_none()
     }
 
     /// Whether a proxy has the state in force of its subscription.
@@ -265,10 +262,9 @@ impl State {
         }
     }
 
-    /// The progress that a proxy certainly has and we lack.
-    fn lacking(&self, record: &Record) -> Vec<Revision> {
-        let Some(version) = record.issued() else { return Vec::new() };
-        self.known.behind(&version.progress).filter(|revision| !self.wants.is_foreign(revision)).collect()
+    /// The kinds that a proxy's version knows more of, each with the stamp that we lack.
+    fn lacks<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = (&'a Kind, u64)> {
+        record.version.iter().flat_map(|version| self.reach.lacks(version))
     }
 
     /// The poll of `proxy` that was held as `id` has ended, for whatever reason.
@@ -288,11 +284,10 @@ impl State {
     pub fn publish(&mut self, snapshot: Snapshot, reach: Reach) -> (BTreeSet<String>, usize) {
         let first = !self.catalog.is_published();
         let changes = self.catalog.replace(snapshot);
-        self.changed = reach.changed;
         self.loads.retain(|name| self.catalog.get(name).is_some());
         self.latencies.retain(|name| self.catalog.get(name).is_some());
         let woken = if first { self.polls.wake_all(Wake::Moved) } else { self.wake_subscribers(&changes) };
-        (changes, woken + self.advance(reach.known))
+        (changes, woken + self.advance(reach))
     }
 
     fn wake_subscribers(&mut self, changes: &BTreeSet<String>) -> usize {
@@ -300,26 +295,9 @@ impl State {
     }
 
     /// The source has read on without a change. Returns the number of polls that were woken.
-    pub fn advance(&mut self, progress: Progress) -> usize {
-        self.known = progress;
-        self.wants.reached(&self.known);
-        self.polls.wake_behind()
-    }
-
-    /// Whether proxies presented revisions at `place` that we lack.
-    pub fn wants_at(&self, place: usize) -> bool {
-        self.wants.at(place)
-    }
-
-    /// Whether these justify a list, see [`Wants::list`].
-    pub fn is_to_list(&mut self, place: usize, now: Instant) -> bool {
-        self.wants.list(place, now)
-    }
-
-    /// The source was listed at `place`, see [`Wants::listed`]. Returns the number of polls that
-    /// were woken.
-    pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> usize {
-        if self.wants.listed(place, revision, begun) { self.polls.wake_behind() } else { 0 }
+    pub fn advance(&mut self, reach: Reach) -> usize {
+        self.reach = reach;
+        self.polls.wake_reached(&self.reach)
     }
 
     /// Ends all polls and holds none from now on.
@@ -333,6 +311,6 @@ impl State {
     fn answer(&self, record: &Record, digest: u64) -> Answer {
         let services = self.catalog.fitted(&record.subscription, record.module.features);
         let services = services.map(|(name, service)| (name.clone(), service)).collect();
-        Answer { version: self.seal.version(digest, self.changed.clone()), services, cpu: None }
+        Answer { version: Version::new(digest, &self.reach), services, cpu: None }
     }
 }

@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// A store whose wall clock stands still.
 pub(super) struct World {
@@ -18,7 +18,6 @@ impl World {
     pub(super) fn empty() -> Self {
         let clock = Clock::new(|| UNIX_EPOCH + Duration::from_secs(1_000));
         let store = Store::new("test", clock, ReportInterval::default());
-        store.seal_with(&[7; KEY_BYTES]);
         Self { store }
     }
 
@@ -40,8 +39,7 @@ impl World {
     }
 
     fn publish_at(&self, yaml: &str, revisions: &[u64]) -> Published {
-        let at = Progress::new(revisions.iter().copied());
-        self.store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach { known: at.clone(), changed: at })
+        self.store.publish(Snapshot::from_yaml(yaml).unwrap(), at(revisions))
     }
 
     /// Sends a poll and lets it run as far as it can without time passing.
@@ -67,6 +65,16 @@ impl World {
         assert!(!task.is_finished(), "{proxy} at {version} was answered: {:?}", task.await);
         task
     }
+}
+
+/// Kinds whose last event was just now, at these revisions.
+fn at(revisions: &[u64]) -> Reach {
+    let kind = |(name, revision): (char, &u64)| {
+        let mut kind = Kind::new(name);
+        kind.changed(*revision, Instant::now());
+        kind
+    };
+    Reach(('a'..).zip(revisions).map(kind).collect())
 }
 
 /// The state that a poll was answered with, as the proxy reads it.
@@ -211,70 +219,67 @@ async fn replicas_give_the_same_state_the_same_digest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lagging_replica_does_not_undo_the_newer_state_of_a_proxy() {
+async fn a_lagging_replica_answers_once_it_has_read_as_far_as_the_proxy() {
     let (ahead, behind) = (World::replica("services: {}", &[9, 5]), World::replica("services: {a: {}}", &[8, 6]));
     let version = ahead.answered("p", "", &["a"]).await.version;
     let poll = behind.held("p", &version, &["a"]).await;
-    assert_eq!((behind.store.wants_at(0), behind.store.wants_at(1)), (true, false));
-    behind.store.wants().await;
     // A change older than the proxy's state is not sent; the next one is.
     behind.publish_at("services: {a: {retries: 1}}", &[8, 7]);
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
     behind.publish_at("services: {a: {retries: 2}}", &[10, 7]);
     assert_eq!(state(poll).await.services["a"].retries, Some(2));
-    assert!(!behind.store.wants_at(0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_replica_answers_once_it_has_read_as_far_as_the_proxy() {
+    // Without a change, too.
     let (ahead, behind) = (World::replica("services: {}", &[9]), World::replica("services: {a: {}}", &[8]));
     let version = ahead.answered("p", "", &["a"]).await.version;
     let poll = behind.held("p", &version, &["a"]).await;
-    behind.store.advance(Progress::new([9]));
-    assert_eq!(names(&state(poll).await), ["a"]);
+    let start = Instant::now();
+    behind.store.advance(at(&[9]));
+    assert_eq!((names(&state(poll).await), start.elapsed()), (vec!["a"], Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
-async fn ignores_a_version_of_another_history_after_a_fresh_list() {
+async fn a_proxy_that_knows_more_waits_for_3_s_over_its_polls() {
     let (before, restored) = (World::replica("services: {}", &[900]), World::replica("services: {a: {}}", &[8]));
     let version = before.answered("p", "", &["a"]).await.version;
+    let start = Instant::now();
     let poll = restored.held("p", &version, &["a"]).await;
-    // A list that began no later than the poll may have missed it.
-    restored.store.listed(0, 8, Instant::now());
-    tokio::task::yield_now().await;
-    assert!(!poll.is_finished());
-    tokio::time::advance(Duration::from_millis(1)).await;
-    restored.store.listed(0, 8, Instant::now());
-    let state = state(poll).await;
-    assert_eq!(names(&state), ["a"]);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    restored.store.advance(at(&[9]));
+    let next = restored.held("p", &version, &["a"]).await;
+    assert!(matches!(poll.await.unwrap(), Outcome::Superseded));
+    let state = state(next).await;
+    assert_eq!((names(&state), start.elapsed().as_millis()), (vec!["a"], 3_000));
     restored.held("p", &state.version, &["a"]).await;
-    assert_eq!(names(&restored.answered("q", &version, &["a"]).await), ["a"]);
     let file = World::new("services: {b: {}}");
     assert!(names(&file.answered("p", &state.version, &["a"]).await).is_empty(), "a source without revisions");
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_its_source_only_for_progress_that_it_lacks() {
-    let world = World::replica("services: {a: {}}", &[8]);
-    let version = world.answered("p", "", &["a"]).await.version;
-    let _poll = world.held("p", &version, &["a"]).await;
-    assert!(!world.store.is_to_list(0));
-    assert!(timeout(Duration::from_secs(1), world.store.wants()).await.is_err());
-}
-
-#[tokio::test(start_paused = true)]
-async fn proxies_without_an_identity_share_no_ration_of_lists() {
-    let restored = World::replica("services: {a: {}}", &[8]);
-    for revision in 100..120 {
-        let before = World::replica("services: {}", &[revision]);
-        let version = before.answered("p", "", &["a"]).await.version;
-        let poll = restored.held("p", &version, &["a"]).await;
-        assert!(restored.store.is_to_list(0), "{revision}");
-        tokio::time::advance(Duration::from_millis(1)).await;
-        restored.store.listed(0, 8, Instant::now());
-        assert_eq!(names(&state(poll).await), ["a"]);
+async fn a_replica_whose_source_tells_nothing_does_not_contradict_a_proxy_that_knows_more() {
+    let (ahead, cut_off) = (World::replica("services: {}", &[9, 9]), World::replica("services: {a: {}}", &[8, 8]));
+    let version = ahead.answered("p", "", &["a"]).await.version;
+    tokio::time::advance(Duration::from_millis(1)).await;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let poll = cut_off.held("p", &version, &["a"]).await;
+        assert!(matches!(poll.await.unwrap(), Outcome::Unchanged));
+        assert_eq!(start.elapsed().as_secs(), 3);
     }
+    // Who knows no more is told what there is.
+    assert_eq!(names(&cut_off.answered("q", "", &["a"]).await), ["a"]);
+    // Both kinds must be told of.
+    let told = |kinds: [u64; 2], before: Option<Instant>| {
+        let mut reach = at(&kinds);
+        reach.0[1].told = before.or(reach.0[1].told);
+        cut_off.store.advance(reach);
+    };
+    told([8, 8], Some(Instant::now() - Duration::from_secs(60)));
+    cut_off.held("p", &version, &["a"]).await.abort();
+    told([8, 8], None);
+    assert_eq!(names(&cut_off.answered("p", &version, &["a"]).await), ["a"]);
+    // Once it has contradicted a version, the time runs anew.
+    cut_off.held("p", &version, &["a"]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,78 +1,100 @@
 //! A version: which state it is, and how much of the source's history that contains.
 //!
 //! ```text
-//! 6f0c3a9be1d24578@1042.997.1011.4471209853345671
-//! digest           progress       seal
+//! 6f0c3a9be1d24578@e1042.s997.c1011.v4471
+//! digest           stamp of each kind of object
 //! ```
 //!
 //! The *digest* identifies the content of a subscription: the names of its services, and for each
 //! the values that are not the default. It depends on nothing else, so all replicas, restarts and
 //! builds give the same state the same digest, and a proxy with an equal digest is up to date. The
-//! *progress* orders states: for each thing that the source watches, the revision of its last
-//! change (none for a file). A replica with less progress than a proxy has seen may not contradict
-//! it. The *[seal](super::seal)* proves that we issued the version; a version without progress has
-//! none. Only this program reads the text of a version. The decisions are in
-//! [`state`](super::state), the reasons in `adr/0001-versions.md`.
+//! *stamps* order states: for each kind of object that the source reads, the greatest revision of
+//! an object or of an event (none for a file). A replica that has not read as far does not
+//! contradict the version at once. Only this program reads the text of a version. The decisions are
+//! in [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
 use crate::digest::of_pairs;
 use std::fmt::{self, Display};
 use std::str::FromStr;
+use tokio::time::Instant;
 
-/// The longest version that a proxy may present, in bytes. A digest, seven revisions and a seal
-/// take less.
+/// The longest version that a proxy may present, in bytes. A digest and seven stamps take less.
 pub const MAX_LENGTH: usize = 200;
 
-/// How far a source has read: for each thing that it watches a revision, which only grows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress(Vec<u64>);
+/// How far a source has read one kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in versions, a lower-case letter.
+    pub name: char,
+    /// The newest revision that a list, an event or a bookmark told.
+    pub known: u64,
+    /// The greatest revision of an object, or of an event about one.
+    pub stamp: u64,
+    /// When anything was told last; none: never yet.
+    pub told: Option<Instant>,
+}
 
-impl Progress {
-    /// From one revision for each thing that is watched.
-    pub fn new(revisions: impl IntoIterator<Item = u64>) -> Self {
-        Self(revisions.into_iter().collect())
+impl Kind {
+    /// Nothing was read yet.
+    pub fn new(name: char) -> Self {
+        Self { name, known: 0, stamp: 0, told: None }
     }
 
-    /// The revisions.
-    pub fn revisions(&self) -> &[u64] {
-        &self.0
+    /// All objects were listed at `revision`; the greatest of theirs is `newest`. A list replaces
+    /// what was known, also by a lower revision: etcd may have been restored.
+    pub fn listed(&mut self, revision: u64, newest: u64, now: Instant) {
+        let stamp = self.stamp.max(newest).min(revision);
+        *self = Self { known: revision, stamp, told: Some(now), ..*self };
     }
 
-    /// The places where `other` is ahead, with its revision there; none if `other` is of another
-    /// kind of source, whose numbers cannot be compared.
-    pub fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
-        let comparable = self.0.len() == other.0.len();
-        let pairs = self.0.iter().zip(&other.0).enumerate();
-        pairs.filter(move |(_, (own, other))| comparable && own < other).map(|(i, (_, other))| (i, *other))
+    /// An event at `revision` was read.
+    pub fn changed(&mut self, revision: u64, now: Instant) {
+        *self = Self { known: revision, stamp: self.stamp.max(revision), told: Some(now), ..*self };
+    }
+
+    /// A bookmark was read: nothing else happened up to `revision`.
+    pub fn passed(&mut self, revision: u64, now: Instant) {
+        *self = Self { known: revision, told: Some(now), ..*self };
     }
 }
 
-/// How far a source has read, and the last change up to there.
+/// How far a source has read each kind of object; empty for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    /// It certainly knows everything up to here.
-    pub known: Progress,
-    /// The last change was here: the state was the same from here to `known`.
-    pub changed: Progress,
+pub struct Reach(pub Vec<Kind>);
+
+impl Reach {
+    /// The kinds that a version knows more of, each with the stamp that is missing here. Kinds that
+    /// this source does not read do not count.
+    pub fn lacks<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = (&'a Kind, u64)> + 'a {
+        version.stamps.iter().filter_map(|(name, stamp)| {
+            let kind = self.0.iter().find(|kind| kind.name == *name)?;
+            (kind.known < *stamp).then_some((kind, *stamp))
+        })
+    }
 }
 
-/// A version. If this program, or another replica of it, issued it, its seal
-/// [holds](super::seal::Seal::holds).
+/// A version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Identifies the state.
     pub digest: u64,
-    /// How much of the source's history it contains.
-    pub progress: Progress,
-    /// The proof that we issued it.
-    pub seal: Option<u64>,
+    /// How much of the source's history it contains: the stamp of each kind, by the kind's name.
+    pub stamps: Vec<(char, u64)>,
+}
+
+impl Version {
+    /// The version of the state with this digest of a source that has read as far as `reach`.
+    pub fn new(digest: u64, reach: &Reach) -> Self {
+        Self { digest, stamps: reach.0.iter().map(|kind| (kind.name, kind.stamp)).collect() }
+    }
 }
 
 impl Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.digest)?;
-        self.progress.0.iter().chain(&self.seal).enumerate().try_for_each(|(i, number)| {
+        self.stamps.iter().enumerate().try_for_each(|(i, (name, stamp))| {
             let separator = if i == 0 { '@' } else { '.' };
-            write!(f, "{separator}{number}")
+            write!(f, "{separator}{name}{stamp}")
         })
     }
 }
@@ -86,17 +108,14 @@ impl FromStr for Version {
     type Err = NotAVersion;
 
     fn from_str(text: &str) -> Result<Self, NotAVersion> {
-        // The last number is the seal. Builds from before seals read it as one more revision.
-        let (digest, mut numbers) = match text.split_once('@') {
-            Some((digest, numbers)) => {
-                let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
-                (digest, numbers.map_err(|_| NotAVersion)?)
-            }
-            None => (text, Vec::new()),
+        let (digest, stamps) = text.split_once('@').map_or((text, None), |(digest, stamps)| (digest, Some(stamps)));
+        let stamp = |text: &str| {
+            let name = text.chars().next().filter(char::is_ascii_lowercase)?;
+            Some((name, text.get(1..)?.parse().ok()?))
         };
-        let seal = numbers.pop();
+        let stamps = stamps.into_iter().flat_map(|stamps| stamps.split('.')).map(stamp);
         let digest = u64::from_str_radix(digest, 16).ok().filter(|_| digest.len() == 16).ok_or(NotAVersion)?;
-        Ok(Self { digest, progress: Progress(numbers), seal })
+        Ok(Self { digest, stamps: stamps.collect::<Option<_>>().ok_or(NotAVersion)? })
     }
 }
 
@@ -109,33 +128,48 @@ pub fn digest<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
 mod tests {
     use super::*;
 
+    fn known(kinds: &[(char, u64)]) -> Reach {
+        Reach(kinds.iter().map(|(name, known)| Kind { known: *known, ..Kind::new(*name) }).collect())
+    }
+
     #[test]
     fn reads_back_a_written_version_and_refuses_other_text() {
-        for (text, progress, seal) in [
-            ("00000000000000ff", vec![], None),
-            ("6f0c3a9be1d24578@7.0.18446744073709551615", vec![7, 0], Some(u64::MAX)),
-            ("6f0c3a9be1d24578@7", vec![], Some(7)),
+        for (text, stamps) in [
+            ("00000000000000ff", vec![]),
+            ("6f0c3a9be1d24578@e7.s0.x18446744073709551615", vec![('e', 7), ('s', 0), ('x', u64::MAX)]),
         ] {
             let version: Version = text.parse().unwrap();
-            assert_eq!((version.progress.revisions(), version.seal), (&progress[..], seal));
-            assert_eq!(version.to_string(), text);
+            assert_eq!((&version.stamps, version.to_string().as_str()), (&stamps, text));
         }
-        for text in
-            ["", "ff", "000000000000000g", "00000000000000ff@", "00000000000000ff@1.", "00000000000000ff@1.x", "7"]
-        {
+        for text in ["", "ff", "000000000000000g", "00000000000000ff@", "00000000000000ff@e1.", "00000000000000ff@e"] {
+            assert_eq!(text.parse::<Version>(), Err(NotAVersion), "{text}");
+        }
+        for text in ["00000000000000ff@1", "00000000000000ff@e1x", "00000000000000ff@é1", "7"] {
             assert_eq!(text.parse::<Version>(), Err(NotAVersion), "{text}");
         }
     }
 
     #[test]
-    fn progress_is_behind_where_its_revision_is_lower() {
-        let behind = |own: &[u64], other: &[u64]| {
-            let (own, other) = (Progress::new(own.iter().copied()), Progress::new(other.iter().copied()));
-            own.behind(&other).collect::<Vec<_>>()
+    fn a_source_lacks_what_a_version_has_of_the_kinds_that_it_reads() {
+        let version: Version = "00000000000000ff@s3.e9.x99".parse().unwrap();
+        let lacks = |reach: Reach| reach.lacks(&version).map(|(kind, stamp)| (kind.name, stamp)).collect::<Vec<_>>();
+        assert_eq!(lacks(known(&[('e', 9), ('s', 3)])), []);
+        assert_eq!(lacks(known(&[('e', 8), ('s', 7), ('v', 0)])), [('e', 9)]);
+        assert_eq!(lacks(Reach::default()), [], "a file");
+    }
+
+    #[test]
+    fn a_stamp_is_the_greatest_revision_of_objects_and_events() {
+        let (now, mut kind) = (Instant::now(), Kind::new('e'));
+        let mut after = |step: fn(&mut Kind, Instant)| {
+            step(&mut kind, now);
+            (kind.known, kind.stamp)
         };
-        assert_eq!(behind(&[5, 7], &[5, 7]), []);
-        assert_eq!(behind(&[5, 7], &[9, 3]), [(0, 9)]);
-        assert_eq!(behind(&[], &[9, 3]), [], "another kind of source");
+        assert_eq!(after(|kind, now| kind.listed(20, 7, now)), (20, 7));
+        assert_eq!(after(|kind, now| kind.passed(30, now)), (30, 7));
+        assert_eq!(after(|kind, now| kind.changed(31, now)), (31, 31));
+        assert_eq!(after(|kind, now| kind.listed(40, 9, now)), (40, 31), "31 was a deletion");
+        assert_eq!(after(|kind, now| kind.listed(8, 5, now)), (8, 8), "a restored etcd");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The parts of a Kubernetes API that the control plane uses: lists in pages, watches from a
-//! revision, Events, and Secrets.
+//! revision, and Events.
 //!
 //! On demand it does what a real one does at times: end all watches, forget old revisions (410),
 //! refuse everything.
@@ -46,12 +46,6 @@ struct Fake {
     /// The most objects in a page, whatever the client asks for.
     page: usize,
     events: Vec<Value>,
-    /// By namespace and name.
-    secrets: BTreeMap<(String, String), Value>,
-    /// The status for reads and creations of Secrets; `None`: they are served.
-    refusing_secrets: Option<u16>,
-    /// How many reads of a Secret are still answered as if there were none.
-    hidden_secrets: usize,
 }
 
 impl FakeApi {
@@ -67,8 +61,6 @@ impl FakeApi {
             .route("/api/v1/{kind}", get(collection))
             .route("/apis/discovery.k8s.io/v1/{kind}", get(collection))
             .route("/apis/networking.istio.io/v1/{kind}", get(collection))
-            .route("/api/v1/namespaces/{namespace}/secrets", post(create_secret))
-            .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(secret))
             .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events", post(event))
             .with_state(shared);
         let serving = Arc::new(tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }));
@@ -109,6 +101,18 @@ impl FakeApi {
     /// Other changes in the cluster advance the revision.
     pub fn pass(&self, revisions: u64) {
         self.change(|fake| fake.revision += revisions);
+    }
+
+    /// The watches get a bookmark.
+    pub fn bookmark(&self) {
+        self.change(|fake| {
+            fake.revision += 1;
+            let metadata = json!({"resourceVersion": fake.revision.to_string(), "creationTimestamp": null});
+            let bookmark = json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata});
+            for kind in ["endpointslices", "services", "configmaps", "virtualservices"] {
+                fake.log.push((fake.revision, kind.to_owned(), "BOOKMARK", bookmark.clone()));
+            }
+        });
     }
 
     /// Ends all watches.
@@ -157,32 +161,6 @@ impl FakeApi {
         self.change(|fake| {
             fake.route_watches = status;
             fake.epoch += 1;
-        });
-    }
-
-    /// Refuses to read and create Secrets with this status from now on; `None`: serves them.
-    pub fn refuse_secrets(&self, status: Option<u16>) {
-        self.change(|fake| fake.refusing_secrets = status);
-    }
-
-    /// Hides Secrets from this many reads, as if somebody created them afterwards.
-    pub fn hide_secrets(&self, reads: usize) {
-        self.change(|fake| fake.hidden_secrets = reads);
-    }
-
-    /// The Secrets of a namespace by name.
-    pub fn secrets(&self, namespace: &str) -> BTreeMap<String, Value> {
-        let fake = self.state.lock().unwrap();
-        let mine = fake.secrets.iter().filter(|((own, _), _)| own == namespace);
-        mine.map(|((_, name), secret)| (name.clone(), secret.clone())).collect()
-    }
-
-    /// Creates or replaces a Secret, or deletes it.
-    pub fn put_secret(&self, namespace: &str, name: &str, data: Option<Value>) {
-        let key = (namespace.to_owned(), name.to_owned());
-        self.change(|fake| match data {
-            Some(data) => _ = fake.secrets.insert(key, json!({"metadata": {"name": name}, "data": data})),
-            None => _ = fake.secrets.remove(&key),
         });
     }
 
@@ -316,39 +294,4 @@ async fn event(State((state, _)): State<Shared>, Json(event): Json<Value>) -> Re
     }
     fake.events.push(event.clone());
     (StatusCode::CREATED, Json(event)).into_response()
-}
-
-fn refused_secret(fake: &Fake) -> Option<Response> {
-    let code = fake.refusing.or(fake.refusing_secrets)?;
-    Some((StatusCode::from_u16(code).unwrap(), Json(status(code, "Refused"))).into_response())
-}
-
-async fn secret(State((state, _)): State<Shared>, Path(key): Path<(String, String)>) -> Response {
-    let mut fake = state.lock().unwrap();
-    if let Some(response) = refused_secret(&fake) {
-        return response;
-    }
-    let hidden = fake.hidden_secrets > 0;
-    fake.hidden_secrets -= usize::from(hidden);
-    match fake.secrets.get(&key).filter(|_| !hidden) {
-        Some(secret) => Json(secret).into_response(),
-        None => (StatusCode::NOT_FOUND, Json(status(404, "NotFound"))).into_response(),
-    }
-}
-
-async fn create_secret(
-    State((state, _)): State<Shared>,
-    Path(namespace): Path<String>,
-    Json(secret): Json<Value>,
-) -> Response {
-    let mut fake = state.lock().unwrap();
-    if let Some(response) = refused_secret(&fake) {
-        return response;
-    }
-    let key = (namespace, secret["metadata"]["name"].as_str().unwrap().to_owned());
-    if fake.secrets.contains_key(&key) {
-        return (StatusCode::CONFLICT, Json(status(409, "AlreadyExists"))).into_response();
-    }
-    fake.secrets.insert(key, secret.clone());
-    (StatusCode::CREATED, Json(secret)).into_response()
 }

@@ -2,11 +2,11 @@
 //! the rights in `rbac.yaml`.
 
 use super::programs::{audit_policy, etcd_arguments, free_port, kubeconfig, program, server_arguments, start};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Config};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -113,6 +113,17 @@ impl Cluster {
         self.server =
             start(self.directory.path(), "kube-apiserver", &program("kube-apiserver"), &server_arguments(&self.ports));
         self.ready().await;
+    }
+
+    /// Stops all and makes a backup of etcd, or (`put_back`) replaces etcd's data by that.
+    pub async fn back_up(&mut self, put_back: bool) {
+        self.kill_server().await;
+        self.etcd.kill().await.unwrap();
+        let script = if put_back { "rm -r etcd && cp -r backup etcd" } else { "cp -r etcd backup" };
+        let done = Command::new("sh").args(["-c", script]).current_dir(self.directory.path()).status().await;
+        assert!(done.unwrap().success());
+        self.etcd = start(self.directory.path(), "etcd", &program("etcd"), &etcd_arguments(&self.ports));
+        self.restart_server().await;
     }
 
     async fn apply<K>(&self, api: Api<K>, object: Value)
@@ -256,12 +267,6 @@ impl Cluster {
         self.log("audit").lines().count()
     }
 
-    /// The Secrets in the control planes' namespace.
-    pub async fn secrets(&self) -> Vec<Secret> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), "bloc-system");
-        api.list(&ListParams::default()).await.unwrap().items
-    }
-
     /// The log of a program.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default()
@@ -333,6 +338,14 @@ impl ControlPlane {
         let pid = Pid::from_raw(self.process.id().unwrap().cast_signed());
         kill(pid, Signal::SIGTERM).unwrap();
         timeout(LIMIT, self.process.wait()).await.unwrap().unwrap();
+    }
+
+    /// Sends SIGSTOP, and SIGCONT after a while.
+    pub async fn pause(&self, time: Duration) {
+        let pid = Pid::from_raw(i32::try_from(self.process.id().unwrap()).unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        sleep(time).await;
+        kill(pid, Signal::SIGCONT).unwrap();
     }
 
     pub async fn kill(mut self) {

@@ -14,13 +14,15 @@ mod programs;
 mod proxy;
 mod replicas;
 
-use cluster::{Cluster, until};
+use cluster::{Cluster, ControlPlane, until};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use proxy::Proxy;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 const A: &str = "a.shop.svc.cluster.local";
 
@@ -148,40 +150,28 @@ async fn keeps_the_last_good_state_without_rights_or_an_api_server() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn forged_versions_make_no_replica_list_the_cluster_again() {
+async fn a_made_up_version_delays_only_its_own_proxy_and_causes_no_list() {
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {}}").await;
     cluster.service("a").await;
-    let (one, two) = tokio::join!(cluster.control_plane("one"), cluster.control_plane("two"));
-    let sealed = "versions are sealed";
-    until("seals", async || ["one", "two"].iter().all(|name| cluster.log(name).contains(sealed))).await;
-    let [secret] = &cluster.secrets().await[..] else { panic!("one Secret for both") };
-    assert_eq!(secret.metadata.name.as_deref(), Some("bloc-control-plane-seal"));
-    assert_eq!(secret.data.as_ref().unwrap()["key"].0.len(), 32);
-    // Each replica lists until it is ready; after that only a forged version could cause a list.
-    for replica in [&one, &two] {
-        until("readiness", async || replica.is_ready().await).await;
-    }
-    for replica in [&one, &two] {
-        let mut proxy = Proxy::new("p", A, std::slice::from_ref(&replica.url), 0);
-        proxy.endpoints(&[]).await;
-        let (_, numbers) = proxy.state.version.split_once('@').unwrap();
-        let mut numbers: Vec<u64> = numbers.split('.').map(|number| number.parse().unwrap()).collect();
-        let (lists, mut forger) = (cluster.lists(), Proxy::new("forger", A, std::slice::from_ref(&replica.url), 0));
-        assert!(lists > 0, "the audit log counts");
-        for more in 1..=10 {
-            for number in numbers.iter_mut().take(4) {
-                *number += more;
-            }
-            let text: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-            // With the seal of another version, and without a seal, as in versions of older builds.
-            for numbers in [&text[..], &text[..4]] {
-                forger.state.version = format!("0123456789abcdef@{}", numbers.join("."));
-                assert!(forger.poll().await, "held for {}", forger.state.version);
-            }
-        }
-        assert_eq!(cluster.lists(), lists);
-    }
+    let control_plane = cluster.control_plane("one").await;
+    until("readiness", async || control_plane.is_ready().await).await;
+    let urls = std::slice::from_ref(&control_plane.url);
+    let (mut proxy, mut forger) = (Proxy::new("p", A, urls, 0), Proxy::new("forger", A, urls, 0));
+    proxy.endpoints(&[]).await;
+    let lists = cluster.lists();
+    assert!(lists > 0, "the audit log counts");
+    // More of the slices, so that the watch tells something afterwards.
+    forger.state.version = format!("{}@e1000000000", "0".repeat(16));
+    let begun = Instant::now();
+    assert!(!forger.poll().await, "held for {}", forger.state.version);
+    cluster.slice("a", "a-1", &ips(0..1)).await;
+    proxy.endpoints(&ips(0..1)).await;
+    until("the state", async || forger.poll().await).await;
+    assert_eq!(forger.state, proxy.state);
+    let waited = begun.elapsed().as_millis();
+    assert!((3_000..5_000).contains(&waited), "{waited} ms");
+    assert_eq!(cluster.lists(), lists);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,4 +222,87 @@ async fn proxies_never_go_back_while_they_switch_replicas_and_one_is_killed() {
     for proxy in proxies {
         proxy.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back() {
+    let mut cluster = Cluster::start().await;
+    cluster.policy("services: {a: {}}").await;
+    cluster.service("a").await;
+    let slice = async |cluster: &Cluster, generation: usize| {
+        cluster.slice("a", "a-1", &ips(generation..generation + 1)).await;
+    };
+    slice(&cluster, 0).await;
+    let (one, two) = tokio::join!(cluster.control_plane("one"), cluster.control_plane("two"));
+    let urls = [one.url.clone(), two.url.clone()];
+    // The generation that each of these proxies has; they go to the other replica after each poll.
+    let seen: Vec<_> = (0..6).map(|_| Arc::new(Mutex::new(Vec::new()))).collect();
+    let proxies: Vec<_> = (0..seen.len())
+        .map(|i| {
+            let (mut proxy, seen) = (Proxy::new(&format!("p{i}"), A, &urls, i % 2), Arc::clone(&seen[i]));
+            tokio::spawn(async move {
+                loop {
+                    if proxy.poll().await {
+                        let known = proxy.known().unwrap_or_default();
+                        seen.lock().unwrap().push((0..100).find(|i| known == [format!("{}:8080", ips(*i..*i + 1)[0])]));
+                    }
+                    proxy.turn();
+                }
+            })
+        })
+        .collect();
+    let all_have = async |generation| {
+        let has = || seen.iter().all(|seen| seen.lock().unwrap().last() == Some(&Some(generation)));
+        until("all proxies at a generation", async || has()).await;
+    };
+    let is_sorted = || seen.iter().all(|seen| seen.lock().unwrap().is_sorted());
+    all_have(0).await;
+    cluster.back_up(false).await;
+    for pause in [2, 20] {
+        tokio::join!(two.pause(Duration::from_secs(pause)), async {
+            for generation in 1..=10 {
+                slice(&cluster, generation).await;
+                sleep(Duration::from_millis(300)).await;
+            }
+        });
+        all_have(10).await;
+        slice(&cluster, 11).await;
+        all_have(11).await;
+        assert!(is_sorted(), "{seen:?}");
+        for seen in &seen {
+            println!("paused for {pause} s: {:?}", seen.lock().unwrap());
+            seen.lock().unwrap().clear();
+        }
+        slice(&cluster, 0).await;
+        all_have(0).await;
+        seen.iter().for_each(|seen| seen.lock().unwrap().clear());
+    }
+    slice(&cluster, 12).await;
+    all_have(12).await;
+    let lists = cluster.lists();
+    cluster.back_up(true).await;
+    let begun = Instant::now();
+    let has_listed = async |replica: &ControlPlane| {
+        while !replica.get(&format!("/v1/services/{A}")).await.contains(&format!("{}:8080", ips(0..1)[0])) {
+            assert!(begun.elapsed() < Duration::from_secs(200), "no list");
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::join!(has_listed(&one), has_listed(&two));
+    println!("listed after {:?}, {} lists", begun.elapsed(), cluster.lists() - lists);
+    let before: Vec<_> = seen.iter().map(|seen| std::mem::take(&mut *seen.lock().unwrap())).collect();
+    for generation in 20..30 {
+        slice(&cluster, generation).await;
+        sleep(Duration::from_millis(200)).await;
+    }
+    until("all proxies at the last state", async || {
+        seen.iter().all(|seen| seen.lock().unwrap().last() == Some(&Some(29)))
+    })
+    .await;
+    for (before, seen) in before.iter().zip(&seen) {
+        println!("put back: {before:?}, all listed: {:?}", seen.lock().unwrap());
+    }
+    assert!(is_sorted(), "{seen:?}");
+    proxies.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -7,7 +7,7 @@
 //! both believe to lead for a moment cannot bring an older state back. Each state has its own
 //! [`Stamp`] for this, since the same version may come twice.
 //!
-//! The control plane makes sure that an answer is not older than the question, see
+//! The control plane makes sure that an answer is not older than the question, but in the cases of
 //! `control-plane/adr/0001-versions.md`. Cold start: no version, any state is news. Cost: a read
 //! and a write of 16 bytes a look; the state is copied when it changes. Not in the paper.
 

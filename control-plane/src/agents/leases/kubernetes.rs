@@ -74,7 +74,6 @@ impl KubernetesLeases {
             optional: false,
             reduce: Object::of,
             readings,
-            refresh: Arc::default(),
             metrics,
         };
         tokio::spawn(watch.run());
@@ -234,7 +233,7 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
                     tracing::warn!(app, "its record is gone; another one is made of what its nodes say that they hold");
                 }
             }
-            Reading::Passed { .. } | Reading::Unread { .. } => {}
+            Reading::Passed { .. } | Reading::Unread => {}
         }
     }
 }
@@ -323,14 +322,7 @@ mod tests {
             (Reading::Deleted { key: key(), revision: 101 }, None),
             (Reading::Applied { key: key(), object: object("200"), revision: 200 }, Some("200")),
             // The API server was restored from a backup.
-            (
-                Reading::Listed {
-                    objects: vec![(key(), object("50"))],
-                    revision: 60,
-                    begun: tokio::time::Instant::now(),
-                },
-                Some("50"),
-            ),
+            (Reading::Listed { objects: vec![(key(), object("50"))], revision: 60, newest: 50 }, Some("50")),
         ] {
             let text = format!("{:?}", expected);
             sender.send((0, reading)).await.unwrap();

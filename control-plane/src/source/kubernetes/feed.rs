@@ -1,5 +1,5 @@
-//! Merges the readings of the watches into the state of the cluster, the progress, and the verdicts
-//! on ConfigMaps.
+//! Merges the readings of the watches into the state of the cluster, how far each was read, and the
+//! verdicts on ConfigMaps.
 
 use super::cluster::{Cluster, Policy};
 use super::copies::{Content, Copies, Due, is_copy};
@@ -7,13 +7,14 @@ use super::key::Key;
 use super::policy::{KEY, PolicySpec, crowded};
 use super::watch::{Object, Reading};
 use crate::snapshot::Snapshot;
-use crate::store::{Progress, Reach};
+use crate::store::{Kind, Reach};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::{Resource, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tokio::time::Instant;
 
-/// The places of the watches in a progress.
+/// The places of the watches.
 pub const SLICES: usize = 0;
 /// See [`SLICES`].
 pub const SERVICES: usize = 1;
@@ -23,6 +24,9 @@ pub const POLICIES: usize = 2;
 pub const ROUTES: usize = 3;
 /// The number of places.
 pub const PLACES: usize = 4;
+/// The names of these kinds in versions: EndpointSlice, Service, ConfigMap, VirtualService. Another
+/// kind needs another name.
+const NAMES: [char; PLACES] = ['e', 's', 'c', 'v'];
 
 /// The result for a ConfigMap.
 #[derive(Debug)]
@@ -42,9 +46,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Feed {
     cluster: Cluster,
-    known: [u64; PLACES],
-    /// The revision of the last change.
-    changed: [u64; PLACES],
+    kinds: [Kind; PLACES],
     /// Whether each watch has been listed.
     listed: [bool; PLACES],
     /// Whether something that may change the snapshot was read since the last one.
@@ -70,8 +72,7 @@ impl Feed {
     pub fn new(namespace: &str, domain: &str) -> Self {
         Self {
             cluster: Cluster::new(namespace, domain),
-            known: [0; PLACES],
-            changed: [0; PLACES],
+            kinds: NAMES.map(Kind::new),
             listed: [false; PLACES],
             moved: false,
             maps: BTreeMap::new(),
@@ -85,14 +86,9 @@ impl Feed {
         self.listed.iter().all(|listed| *listed)
     }
 
-    /// How far was read, and where the last change was.
+    /// How far each kind was read.
     pub fn reach(&self) -> Reach {
-        Reach { known: Progress::new(self.known), changed: Progress::new(self.changed) }
-    }
-
-    /// How far was read at this place.
-    pub fn known(&self, place: usize) -> u64 {
-        self.known.get(place).copied().unwrap_or(0)
+        Reach(self.kinds.to_vec())
     }
 
     /// All services, if something that may change them was read since the last call.
@@ -101,10 +97,15 @@ impl Feed {
     }
 
     /// Takes what the watch at `place` has read. Returns new verdicts on ConfigMaps.
-    pub fn read(&mut self, place: usize, reading: Reading) -> Vec<Verdict> {
+    pub fn read(&mut self, place: usize, reading: Reading, now: Instant) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        let (revision, news) = match reading {
-            Reading::Listed { mut objects, revision, .. } => {
+        let (Some(kind), Some(listed)) = (self.kinds.get_mut(place), self.listed.get_mut(place)) else {
+            return verdicts;
+        };
+        self.moved |= match reading {
+            Reading::Listed { mut objects, revision, newest } => {
+                kind.listed(revision, newest, now);
+                let mut news = !std::mem::replace(listed, true);
                 // Copies first: a bad original may need its copy.
                 objects.sort_by_key(|(_, object)| !matches!(object, Object::Policy(map) if is_copy(map)));
                 let mut gone = match place {
@@ -116,9 +117,6 @@ impl Feed {
                         copies.chain(self.maps.keys().cloned()).collect::<BTreeSet<_>>()
                     }
                 };
-                // If a list brings nothing new, the last change stays where it was: the state has
-                // been the same since.
-                let mut news = !self.is_listed(place);
                 for (key, object) in objects {
                     gone.remove(&key);
                     news |= self.put(key, object);
@@ -127,44 +125,28 @@ impl Feed {
                 for key in gone {
                     verdicts.extend(self.remove(place, &key));
                 }
-                if let Some(listed) = self.listed.get_mut(place) {
-                    *listed = true;
-                }
-                (revision, news)
+                news
             }
             Reading::Applied { key, object, revision } => {
+                kind.changed(revision, now);
                 self.put(key, object);
-                (revision, true)
+                true
             }
             Reading::Deleted { key, revision } => {
+                kind.changed(revision, now);
                 verdicts.extend(self.remove(place, &key));
-                (revision, true)
+                true
             }
-            Reading::Passed { revision } => (revision, false),
-            Reading::Unread { .. } => {
-                let news = !self.is_listed(place);
-                if let Some(listed) = self.listed.get_mut(place) {
-                    *listed = true;
-                }
-                self.moved |= news;
-                return verdicts;
+            Reading::Passed { revision } => {
+                kind.passed(revision, now);
+                false
             }
+            Reading::Unread => !std::mem::replace(listed, true),
         };
-        if let Some(known) = self.known.get_mut(place) {
-            *known = revision;
-        }
-        if let Some(changed) = self.changed.get_mut(place).filter(|_| news) {
-            *changed = revision;
-        }
-        self.moved |= news;
         if place == POLICIES {
             verdicts.extend(self.verdicts());
         }
         verdicts
-    }
-
-    fn is_listed(&self, place: usize) -> bool {
-        self.listed.get(place).copied().unwrap_or(false)
     }
 
     /// Takes an object; returns whether it is new.

@@ -9,10 +9,10 @@
 //! | VirtualService, if the cluster has them | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! The key that the replicas share is in a [Secret](secret). Four [watches](watch) feed one
-//! [picture of the cluster](cluster). An event is published after [`SETTLE`] and the time to
-//! compute the services that it concerns. Nothing is published before all lists are complete. After
-//! that, the known state stays in force while the API cannot be reached.
+//! Four [watches](watch) feed one [picture of the cluster](cluster). An event is published after
+//! [`SETTLE`] and the time to compute the services that it concerns. Nothing is published before
+//! all lists are complete. After that, the known state stays in force while the API cannot be
+//! reached.
 
 mod cluster;
 mod copies;
@@ -22,7 +22,6 @@ mod feed;
 mod key;
 mod policy;
 mod routes;
-mod secret;
 #[cfg(test)]
 mod tests;
 pub(crate) mod watch;
@@ -32,32 +31,28 @@ pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope, crowded};
 use super::Publisher;
 use crate::metrics::Metrics;
 use endpoints::Slice;
-use feed::{Feed, PLACES, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
+use feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Config, Resource};
 use routes::{Rules, VirtualService};
-use secret::SealSecret;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use watch::{Object, Reading, Watch};
 
 /// How long events are gathered: they come in bursts (a rollout, a restart of the API server), and
 /// a change may take a second.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How long we wait before we list again because a proxy has newer state from another replica.
-/// Mostly our watches bring that state meanwhile.
-const RELIST_DELAY: Duration = Duration::from_millis(200);
 /// Readings that may wait to be processed; when there are as many, the watches wait.
 const BACKLOG: usize = 1_024;
 
-/// A connection to the API server that is silent for this long is given up. A watch sends something
-/// at least once a minute.
+/// A connection to the API server that is silent for this long is given up. An idle watch sends a
+/// bookmark each minute.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for a source.
@@ -88,14 +83,8 @@ impl KubernetesSource {
     /// Publishes every change from now on; ends only when its future is dropped.
     pub async fn run(self, publisher: Publisher) {
         let (sender, mut readings) = mpsc::channel(BACKLOG);
-        let refresh: [Arc<Notify>; PLACES] = Default::default();
         let mut tasks = JoinSet::new();
-        // Before anything is published, so that the first answers have seals.
-        let mut secret = SealSecret::new(self.client.clone(), &self.namespace);
-        if !secret.settle(&publisher).await {
-            tasks.spawn(secret.retry_until_settled(publisher.clone()));
-        }
-        let watching = Watching { client: &self.client, sender, refresh: &refresh, metrics: publisher.metrics() };
+        let watching = Watching { client: &self.client, sender, metrics: publisher.metrics() };
         watching.start(&mut tasks, SLICES, "endpointslices", None, |slice: EndpointSlice| {
             Slice::new(slice).map(Object::Slice)
         });
@@ -115,8 +104,6 @@ impl KubernetesSource {
 
         let mut feed = Feed::new(&self.namespace, &self.domain);
         let mut batch = Vec::new();
-        // When to check whether a proxy still wants progress that we lack.
-        let mut look = None;
         loop {
             tokio::select! {
                 count = readings.recv_many(&mut batch, BACKLOG) => {
@@ -129,30 +116,15 @@ impl KubernetesSource {
                     }
                     self.take(&mut feed, &mut batch, &publisher, &mut tasks);
                 }
-                () = publisher.store().wants(), if look.is_none() => look = Some(Instant::now() + RELIST_DELAY),
-                () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
-                    look = None;
-                    for (place, refresh) in refresh.iter().enumerate() {
-                        if publisher.store().is_to_list(place) {
-                            refresh.notify_one();
-                        }
-                    }
-                }
                 Some(_) = tasks.join_next() => {}
             }
         }
     }
 
     fn take(&self, feed: &mut Feed, batch: &mut Vec<(usize, Reading)>, publisher: &Publisher, tasks: &mut JoinSet<()>) {
-        let mut listed = Vec::new();
+        let now = Instant::now();
         for (place, reading) in batch.drain(..) {
-            match reading {
-                Reading::Listed { revision, begun, .. } => listed.push((place, revision, begun)),
-                // A proxy with newer state from another replica must not be held here for ever.
-                Reading::Unread { begun: Some(begun) } => listed.push((place, feed.known(place), begun)),
-                _ => {}
-            }
-            for verdict in feed.read(place, reading) {
+            for verdict in feed.read(place, reading, now) {
                 match verdict {
                     Verdict::Refused { object, reason } => {
                         let (namespace, name) = (object.namespace.as_deref(), object.name.as_deref());
@@ -169,11 +141,8 @@ impl KubernetesSource {
         }
         match feed.snapshot() {
             Some(snapshot) => publisher.accept(snapshot, feed.reach()),
-            None if feed.is_synced() => publisher.store().advance(feed.reach().known),
+            None if feed.is_synced() => publisher.store().advance(feed.reach()),
             None => {}
-        }
-        for (place, revision, begun) in listed {
-            publisher.store().listed(place, revision, begun);
         }
     }
 }
@@ -186,7 +155,6 @@ fn origin(namespace: &str, name: &str) -> String {
 struct Watching<'a> {
     client: &'a Client,
     sender: mpsc::Sender<(usize, Reading)>,
-    refresh: &'a [Arc<Notify>; PLACES],
     metrics: Arc<Metrics>,
 }
 
@@ -201,7 +169,6 @@ impl Watching<'_> {
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let Some(refresh) = self.refresh.get(place) else { return };
         let watch = Watch {
             api: Api::<K>::all(self.client.clone()),
             name,
@@ -210,7 +177,6 @@ impl Watching<'_> {
             place,
             reduce,
             readings: self.sender.clone(),
-            refresh: Arc::clone(refresh),
             metrics: Arc::clone(&self.metrics),
         };
         tasks.spawn(watch.run());

@@ -7,7 +7,8 @@
 //!
 //! On failure the known state stays, and the next try follows after [`LEAST_PAUSE`] to
 //! [`MOST_PAUSE`], doubled each time, with jitter. A watch that ends or breaks continues where it
-//! was; only 410 (the server has forgotten that revision) costs a list.
+//! was. Only 410 (the server has forgotten that revision) costs a list, and [`SILENCE`]: a watch
+//! from a revision that a restored etcd has not reached never tells anything.
 
 use super::endpoints::{Service, Slice};
 use super::key::Key;
@@ -22,8 +23,8 @@ use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 /// An API server that is back must be noticed soon. Two replicas with five watches each do not
@@ -39,8 +40,9 @@ const PAGE: u32 = 500;
 /// has given them up by then.
 const LASTING: Duration = Duration::from_secs(3);
 const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest time between lists that only make sure that we are up to date.
-const LEAST_REFRESH: Duration = Duration::from_secs(5);
+/// How long a watch may tell nothing, over all its connections, before the objects are listed
+/// again: two bookmarks, which come each minute if etcd reports progress to the API server.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// An object, reduced to the parts that matter.
 #[derive(Debug)]
@@ -58,8 +60,9 @@ pub enum Object {
 /// What a watch reports.
 #[derive(Debug)]
 pub enum Reading<O = Object> {
-    /// All objects at a revision; `begun` is when the list began.
-    Listed { objects: Vec<(Key, O)>, revision: u64, begun: Instant },
+    /// All objects at a revision, and the greatest revision of theirs. Of a kind that is missing or
+    /// withheld there are none at [`u64::MAX`]: whatever a proxy knows of it, we know more.
+    Listed { objects: Vec<(Key, O)>, revision: u64, newest: u64 },
     /// An object was added or changed.
     Applied { key: Key, object: O, revision: u64 },
     /// An object was deleted, or is no longer ours.
@@ -67,9 +70,8 @@ pub enum Reading<O = Object> {
     /// Nothing happened up to a revision.
     Passed { revision: u64 },
     /// The API does not know this kind of object, or does not let us read it. The known state
-    /// stays. `begun` is that of `Listed`; it is set once this has lasted and nothing was ever
-    /// read.
-    Unread { begun: Option<Instant> },
+    /// stays until this has lasted.
+    Unread,
 }
 
 /// The watch of one kind of object.
@@ -80,7 +82,7 @@ pub struct Watch<K, O = Object> {
     pub name: &'static str,
     /// A label selector.
     pub selector: Option<&'static str>,
-    /// The place of this watch in a progress.
+    /// The place of this watch among those that feed the same receiver.
     pub place: usize,
     /// Whether the cluster may lack that kind of object, or not let us read it.
     pub optional: bool,
@@ -88,8 +90,6 @@ pub struct Watch<K, O = Object> {
     pub reduce: fn(K) -> Option<O>,
     /// Receives the readings.
     pub readings: mpsc::Sender<(usize, Reading<O>)>,
-    /// Notified to list again, to make sure that this watch is up to date.
-    pub refresh: Arc<Notify>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -108,25 +108,21 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
     /// Watches until the receiver of the readings is gone.
     pub async fn run(self) {
         let mut failures = 0;
-        // The last revision that was read, and since when the kind is missing or forbidden.
-        let (mut reached, mut withheld) = (0, None);
+        // Whether it was ever read, and since when the kind is missing or forbidden.
+        let (mut read, mut withheld) = (false, None);
         while !self.readings.is_closed() {
             let begun = Instant::now();
             match self.list().await {
-                Ok((objects, revision)) => {
-                    (failures, withheld) = (0, None);
-                    self.send(Reading::Listed { objects, revision, begun }).await;
-                    reached = self.follow(revision, begun).await;
+                Ok((objects, revision, newest)) => {
+                    (failures, withheld, read) = (0, None, true);
+                    self.send(Reading::Listed { objects, revision, newest }).await;
+                    self.follow(revision).await;
                 }
                 Err(error) if self.is_withheld(&error) => {
-                    let lasting = if reached > 0 { LASTING } else { 3 * LASTING };
+                    let lasting = if read { LASTING } else { 3 * LASTING };
                     let lasts = *withheld.get_or_insert(begun) + lasting < begun;
-                    let reading = if lasts && reached > 0 {
-                        Reading::Listed { objects: Vec::new(), revision: reached, begun }
-                    } else {
-                        Reading::Unread { begun: lasts.then_some(begun) }
-                    };
-                    self.send(reading).await;
+                    let none = Reading::Listed { objects: Vec::new(), revision: u64::MAX, newest: 0 };
+                    self.send(if lasts { none } else { Reading::Unread }).await;
                     if has_code(&error, 404) {
                         tracing::debug!(kind = self.name, "the cluster does not know this kind of object");
                     } else {
@@ -140,41 +136,39 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
         }
     }
 
-    async fn list(&self) -> Result<(Vec<(Key, O)>, u64), Error> {
+    /// All objects, the revision of the list, and the greatest revision of an object.
+    async fn list(&self) -> Result<(Vec<(Key, O)>, u64, u64), Error> {
         let mut params = ListParams { label_selector: self.selector.map(str::to_owned), ..ListParams::default() };
         params = params.limit(PAGE);
-        let (mut objects, mut revision) = (Vec::new(), 0);
+        let (mut objects, mut revision, mut newest) = (Vec::new(), 0, 0);
         loop {
             let page = self.api.list(&params).await?;
             revision = revision.max(number(page.metadata.resource_version.as_deref()));
             for object in page.items {
+                newest = newest.max(of(&object));
                 let key = key(&object);
                 objects.extend((self.reduce)(object).map(|object| (key, object)));
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => return Ok((objects, revision)),
+                None => return Ok((objects, revision, newest)),
             }
         }
     }
 
-    /// Reports what happens after `revision`, until a new list is needed. Returns the last revision
-    /// that was read.
-    async fn follow(&self, mut revision: u64, listed: Instant) -> u64 {
-        let mut failures = 0;
+    /// Reports what happens after `revision`, until a new list is needed.
+    async fn follow(&self, mut revision: u64) {
+        let (mut failures, mut heard) = (0, Instant::now());
         while !self.readings.is_closed() {
             let (before, started) = (revision, Instant::now());
-            match self.watch(&mut revision, listed).await {
+            match self.watch(&mut revision, &mut heard).await {
                 Ok(End::Closed) => {
                     failures = 0;
                     // Do not spin if the server closes at once.
                     sleep_until(started + LEAST_PAUSE).await;
                 }
-                Ok(End::Stale) => return revision,
-                Ok(End::Withheld) => {
-                    sleep(LEAST_PAUSE).await;
-                    return revision;
-                }
+                Ok(End::Stale) => return,
+                Ok(End::Withheld) => return sleep(LEAST_PAUSE).await,
                 Err(error) => {
                     if revision > before {
                         failures = 0;
@@ -183,27 +177,19 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
                 }
             }
         }
-        revision
     }
 
-    async fn watch(&self, revision: &mut u64, listed: Instant) -> Result<End, Error> {
+    async fn watch(&self, revision: &mut u64, heard: &mut Instant) -> Result<End, Error> {
         let mut params = WatchParams::default().timeout(WATCH_SECONDS);
         params.label_selector = self.selector.map(str::to_owned);
-        let mut events = match self.api.watch(&params, &revision.to_string()).await {
-            Ok(events) => pin!(events),
-            Err(error) => return self.judge(error),
+        let from = revision.to_string();
+        let mut events = match timeout_at(*heard + SILENCE, self.api.watch(&params, &from)).await {
+            Ok(Ok(events)) => pin!(events),
+            Ok(Err(error)) => return self.judge(error),
+            Err(_) => return Ok(self.is_silent()),
         };
-        // When to list again although nothing is wrong; until then events are read as usual.
-        let mut refresh = None;
         loop {
-            let event = tokio::select! {
-                event = events.next() => event,
-                () = self.refresh.notified(), if refresh.is_none() => {
-                    refresh = Some(listed + LEAST_REFRESH);
-                    continue;
-                }
-                () = sleep_until(refresh.unwrap_or(listed)), if refresh.is_some() => return Ok(End::Stale),
-            };
+            let Ok(event) = timeout_at(*heard + SILENCE, events.next()).await else { return Ok(self.is_silent()) };
             let reading = match event {
                 None => return Ok(End::Closed),
                 Some(Err(error)) => return self.judge(error),
@@ -225,8 +211,14 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
                 }
                 Some(Ok(WatchEvent::Error(status))) => return self.judge(Error::Api(status)),
             };
+            *heard = Instant::now();
             self.send(reading).await;
         }
+    }
+
+    fn is_silent(&self) -> End {
+        tracing::info!(kind = self.name, "the watch has told nothing for {} s, listing again", SILENCE.as_secs());
+        End::Stale
     }
 
     /// 410 means that the server has forgotten the revision.
@@ -246,6 +238,9 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
     }
 
     async fn send(&self, reading: Reading<O>) {
+        if !matches!(reading, Reading::Unread) {
+            self.metrics.note_watch(self.name);
+        }
         // If the receiver is gone, the loops notice.
         let _ = self.readings.send((self.place, reading)).await;
     }
@@ -276,4 +271,72 @@ fn of<K: Resource>(object: &K) -> u64 {
 /// in fact they were before.
 pub fn number(revision: Option<&str>) -> u64 {
     revision.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::extract::Query;
+    use axum::response::{IntoResponse, Response};
+    use axum::routing::get;
+    use axum::{Json, Router};
+    use futures_util::stream;
+    use serde_json::json;
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A list at the next of these revisions; a watch ends after a minute and tells nothing, but
+    /// the first one tells of 901 after half of it.
+    fn api(revisions: [u64; 3]) -> Router {
+        let (lists, watches) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let answer = move |Query(query): Query<HashMap<String, String>>| async move {
+            if !query.contains_key("watch") {
+                let revision = revisions[lists.fetch_add(1, Ordering::Relaxed) as usize].to_string();
+                let metadata = json!({"resourceVersion": revision});
+                let item = json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "7"}});
+                let list = json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": [item]});
+                return Json(list).into_response();
+            }
+            let metadata = json!({"resourceVersion": "901", "creationTimestamp": null});
+            let bookmark = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
+            let is_first = watches.fetch_add(1, Ordering::Relaxed) == 0;
+            let line = is_first.then(|| format!("{}\n", json!({"type": "BOOKMARK", "object": bookmark})));
+            let parts = stream::iter([line.unwrap_or_default(), String::new()]).then(|part| async {
+                sleep(Duration::from_secs(30)).await;
+                Ok::<_, std::io::Error>(part)
+            });
+            Response::new(Body::from_stream(parts))
+        };
+        Router::new().route("/api/v1/configmaps", get(answer))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_again_after_a_silence_over_several_watches() {
+        let (sender, mut readings) = mpsc::channel(10);
+        let client = kube::Client::new(api([900, 8, 9]), "default");
+        let watch = Watch {
+            api: Api::<ConfigMap>::all(client),
+            name: "configmaps",
+            selector: None,
+            place: 0,
+            optional: false,
+            reduce: |_| Some(()),
+            readings: sender,
+            metrics: Arc::default(),
+        };
+        let (start, running) = (Instant::now(), tokio::spawn(watch.run()));
+        let mut heard = Vec::new();
+        for _ in 0..4 {
+            let (_, reading) = readings.recv().await.unwrap();
+            let seconds = start.elapsed().as_secs();
+            heard.push(match reading {
+                Reading::Listed { revision, newest, .. } => (seconds, revision, newest),
+                Reading::Passed { revision } => (seconds, revision, 0),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(heard, [(0, 900, 7), (30, 901, 0), (150, 8, 7), (270, 9, 7)]);
+        running.abort();
+    }
 }

@@ -1,6 +1,6 @@
 //! A proxy: the threads that follow the control plane, and the data that they share.
 
-use super::replica::Reply;
+use super::replica::{Reply, Truth};
 use bloc_policy::config::Services;
 use bloc_policy::follower::{Follower, Stamp};
 use std::cell::{Cell, RefCell};
@@ -36,4 +36,6 @@ pub(super) struct Proxy {
     /// The changes in force in each thread, and as last element those in the shared data; empty:
     /// none yet.
     pub(super) reached: RefCell<Vec<Vec<u64>>>,
+    /// The changes that it may go back to.
+    pub(super) floor: Cell<Truth>,
 }

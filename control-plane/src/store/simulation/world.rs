@@ -3,7 +3,7 @@
 mod settle;
 
 use super::proxy::{Proxy, Thread};
-use super::replica::{Replica, Reply, Return, Source};
+use super::replica::{Replica, Reply, Return, Source, truth};
 use super::{KINDS, NAMES, PROXIES, REPLICAS, THREADS};
 use crate::agents::cpu::differs;
 use crate::store::Module;
@@ -74,6 +74,8 @@ pub(super) struct World {
     network: RefCell<Vec<Message>>,
     vms: Cell<u64>,
     interrupts: Cell<bool>,
+    /// How often a proxy was answered with an older state.
+    pub(super) older: Cell<usize>,
     /// The round without faults; none yet: there are faults.
     round: Cell<Option<usize>>,
 }
@@ -97,6 +99,7 @@ impl World {
             network: RefCell::default(),
             vms: Cell::new(0),
             interrupts: Cell::new(true),
+            older: Cell::new(0),
             round: Cell::new(None),
         };
         for _ in 0..PROXIES {
@@ -108,6 +111,7 @@ impl World {
                 moves: Cell::new(0),
                 depth: Cell::new(0),
                 reached: RefCell::new(vec![Vec::new(); THREADS + 1]),
+                floor: Cell::new([u64::MAX; KINDS]),
             };
             world.proxies.push(proxy);
         }
@@ -199,9 +203,9 @@ impl World {
     fn check(&self, proxy: &Proxy, thread: usize, now: &Thread) {
         let version: Version = now.follower.version().parse().unwrap();
         let (seed, source) = (self.seed, self.source.borrow());
-        let revisions = version.progress.revisions().to_vec();
+        let truth = truth(&version).unwrap();
         for kind in 0..KINDS {
-            let said = source.at(kind, revisions[kind]).1;
+            let said = source.at(kind, truth[kind]).1;
             let has = now.in_force.get(NAMES[kind]).map(|service| service.retries());
             assert_eq!(has, said, "seed {seed}: {} at {version}", NAMES[kind]);
         }
@@ -212,14 +216,11 @@ impl World {
     }
 
     /// A version is in force in a thread, or (`place` after the last thread) in the shared data.
-    /// Only the last change up to each revision counts: a replica that began with a list stamps the
-    /// list's revision where another one stamps the revision of the change.
     fn reach(&self, proxy: &Proxy, place: usize, version: &Version) {
-        let source = self.source.borrow();
-        let revisions = version.progress.revisions().iter().enumerate();
-        let changes: Vec<u64> = revisions.map(|(kind, revision)| source.at(kind, *revision).0).collect();
+        let changes = truth(version).unwrap().to_vec();
         let before = std::mem::replace(&mut proxy.reached.borrow_mut()[place], changes.clone());
-        let back = before.iter().zip(&changes).any(|(before, now)| now < before);
+        let floor = proxy.floor.get();
+        let back = before.iter().zip(&changes).zip(floor).any(|((before, now), floor)| *now < floor.min(*before));
         assert!(!back, "seed {}, place {place}: from {before:?} back to {changes:?}", self.seed);
     }
 
@@ -263,6 +264,7 @@ impl World {
                 let request: SyncRequest = ConfigError::read_json(&body).unwrap();
                 let poll = Poll::try_from(request).unwrap().run_by(Module::of(None, Some(b"cpu")));
                 let answer = self.replicas[replica].borrow_mut().hear(poll, from, self.now());
+                self.lower(replica);
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
             Message::Answer(Return(proxy, thread, question), reply) => {
@@ -277,9 +279,19 @@ impl World {
 
     /// Sends the answers of the polls that were woken.
     fn flush(&self) {
-        for replica in &self.replicas {
+        for (nth, replica) in self.replicas.iter().enumerate() {
             let answers = replica.borrow_mut().answers(self.now());
+            self.lower(nth);
             self.network.borrow_mut().extend(answers.into_iter().map(|(to, reply)| Message::Answer(to, reply)));
+        }
+    }
+
+    /// Where a replica may answer with an older state, the proxy may go back to that.
+    fn lower(&self, replica: usize) {
+        for (proxy, truth) in std::mem::take(&mut self.replicas[replica].borrow_mut().older) {
+            self.older.set(self.older.get() + 1);
+            let floor = &self.proxies[proxy].floor;
+            floor.set([0, 1].map(|kind| truth[kind].min(floor.get()[kind])));
         }
     }
 
@@ -291,8 +303,8 @@ impl World {
                 let retries = (kind == 0 || self.below(3) > 0).then(|| self.below(4) as u32);
                 self.source.borrow_mut().change(kind, retries);
             }
-            8..18 => replica.borrow_mut().read_on(&self.source.borrow(), kind),
-            18..20 => replica.borrow_mut().catch_up(&self.source.borrow(), kind),
+            8..18 => replica.borrow_mut().read_on(&self.source.borrow(), kind, self.now()),
+            18..20 => replica.borrow_mut().catch_up(&self.source.borrow(), kind, self.now()),
             20..25 => replica.borrow_mut().list(&self.source.borrow(), kind, self.now()),
             25 => {
                 let mut replica = replica.borrow_mut();

@@ -38,8 +38,7 @@ impl World {
         self.round.set(Some(round));
         for (replica, kind) in pairs(REPLICAS, KINDS) {
             let mut replica = self.replicas[replica].borrow_mut();
-            replica.catch_up(&self.source.borrow(), kind);
-            replica.list(&self.source.borrow(), kind, self.now());
+            replica.catch_up(&self.source.borrow(), kind, self.now());
         }
         pairs(PROXIES, REPLICAS).for_each(|(proxy, replica)| self.speak(proxy, replica));
         self.flush();
