@@ -1,17 +1,15 @@
-//! A need without its small fluctuations: the largest of the last 10 to 20 seconds.
-//!
-//! Each change of a part is a write, and needs are measured. A fall by more than 8% counts at once:
-//! others may wait for what a burst leaves. Without a history, the first value counts.
+//! A need without small fluctuations, because each change of a part is a write: the largest value
+//! of the last 10 to 20 seconds. A fall by more than 8% counts at once, because others may wait for
+//! what a burst leaves.
 
 use crate::part::Part;
 use std::time::Duration;
 
-/// How long one of the two spans is.
 const SPAN: Duration = Duration::from_secs(10);
-/// What falls below this part of the largest is no fluctuation.
+/// A value below this fraction of the largest is not a fluctuation.
 const FALLS: f64 = 0.92;
 
-/// The largest value of the present and of the last span.
+/// The largest values of the last and of the present span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
     last: Part,
