@@ -1,17 +1,14 @@
-//! The parameters of an application.
+//! The parameters of the rule.
 
 use crate::cores::Cores;
 
 /// How CPU moves. See [the rule](super).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// The part of what is free that a container gets which is always throttled; 0.01 to 1.
     pub grow: f64,
-    /// The part of the mean slack that a container gives; 0.01 to 1.
     pub shrink: f64,
-    /// Unused CPU up to which nothing is taken, and with which a container starts; 10m to 4 cores.
     pub slack: Cores,
-    /// Steps that the means go back; 1 to 50.
+    /// In steps.
     pub window: usize,
 }
 
@@ -21,15 +18,14 @@ impl Default for Rule {
     }
 }
 
-/// The part of its quota above the level that a container gives in a step, if another one is
-/// throttled below it: half of it in 7 steps.
+/// The fraction of its quota above the level that a container gives in a step: half of it in 7
+/// steps.
 pub const EVEN: f64 = 0.1;
-/// The part of the slack that a container keeps while others lack CPU.
+/// The fraction of the slack that a container keeps while others lack CPU.
 pub const KEEP: f64 = 0.25;
-/// Steps over which what a node wants of a limit over nodes is a mean.
+/// Steps over which the need of a node for a limit over nodes is averaged.
 pub const WANTED: usize = 5;
-/// The least change of a quota that growing and shrinking make, as a part of it: each one is a
-/// write to a file.
+/// The smallest change of a quota by growing and shrinking, as a fraction: each one is a write.
 pub const LEAST_CHANGE: f64 = 0.02;
 
 #[cfg(test)]

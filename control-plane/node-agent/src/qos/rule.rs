@@ -1,16 +1,13 @@
-//! The parameters of an application.
+//! The parameters of the rule.
 
 use std::time::Duration;
 
 /// When and how far shares move. See [the rule](super).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// The mean response time that is to be kept; 1 ms to 60 s.
     pub target: Duration,
-    /// The part of the target above which a container is late; 1.1 to 1.8.
     pub threshold: f64,
-    /// What a container gives or gets in a second, as a percentage of what its `requests` give; 10
-    /// to 50.
+    /// In per cent.
     pub step: f64,
 }
 
@@ -21,12 +18,11 @@ impl Rule {
     }
 }
 
-/// The least shares: what the kernel allows.
+/// The minimum of shares in the kernel.
 pub const LEAST: f64 = 2.0;
-/// The most shares that a container gets to; one whose `requests` give more keeps them.
+/// The maximum that a container gets; one whose `requests` give more keeps them.
 pub const MOST: f64 = 10_240.0;
-/// Who is later than so many targets asks for no more than at these: one stream must not ask for
-/// all.
+/// Lateness counts up to so many targets: one slow stream must not claim everything.
 pub const LATEST: f64 = 10.0;
-/// The fewest answers that judge a container.
+/// A container is judged by at least so many answers.
 pub const LEAST_ANSWERS: u64 = 20;
