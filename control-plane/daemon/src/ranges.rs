@@ -62,7 +62,8 @@ pub fn name(path: impl Display, text: &str) -> Result<(), ConfigError> {
 
 /// Checks the [name of an application](is_app).
 pub fn app(path: impl Display, text: &str) -> Result<(), ConfigError> {
-    let allowed = || format!("namespace/name, {MOST_APP} bytes at most: {NAME}; no dots in the namespace");
+    let allowed =
+        || format!("namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and 63 bytes at most in the namespace");
     if is_app(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
 }
 

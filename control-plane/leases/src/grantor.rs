@@ -4,7 +4,6 @@ use crate::divide::{Need, divide};
 use crate::message::{Ask, Told};
 use crate::part::Part;
 use crate::record::Record;
-use crate::steady::Steady;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +22,10 @@ const LEAVES: Duration = Duration::from_secs(5);
 /// With more nodes than this, a plan is made only so often: its cost grows with them.
 const FEW: usize = 50;
 const PLAN: Duration = Duration::from_millis(100);
+
+const SPAN: Duration = Duration::from_secs(10);
+/// A value below this fraction of the largest is not a fluctuation.
+const FALLS: f64 = 0.92;
 
 #[derive(Clone, Copy, Debug)]
 struct Heard {
@@ -141,20 +144,14 @@ impl Grantor {
 
     /// Gives a node what it should have, as far as it is free. Returns what it should keep.
     fn goal(&mut self, record: &mut Record, node: &str, now: Duration) -> Part {
-        let (plan, share, leaves) = match (self.plan, self.heard.get(node)) {
-            (_, None) => return Part::ZERO,
-            (Some(plan), Some(Heard { share: Some(share), leaves, .. }))
-                if self.heard.len() > FEW && now.saturating_sub(plan.at) < PLAN =>
-            {
-                (plan, *share, *leaves)
-            }
-            _ => {
-                let plan = self.plan(record, now);
-                match self.heard.get(node) {
-                    Some(Heard { share: Some(share), leaves, .. }) => (plan, *share, *leaves),
-                    _ => return record.part(node),
-                }
-            }
+        let Some(heard) = self.heard.get(node) else { return Part::ZERO };
+        let holds = heard.share.is_some() && self.heard.len() > FEW;
+        let plan = match self.plan.filter(|plan| holds && now.saturating_sub(plan.at) < PLAN) {
+            Some(plan) => plan,
+            None => self.plan(record, now),
+        };
+        let Some(Heard { share: Some(share), leaves, .. }) = self.heard.get(node).copied() else {
+            return record.part(node);
         };
         let held = record.part(node);
         let free = plan.total.minus(record.held().minus(plan.silent));
@@ -212,6 +209,36 @@ impl Grantor {
 impl Heard {
     fn need(&self) -> Need {
         Need { least: self.least.get(), wants: self.wants.get() }
+    }
+}
+
+/// A need without small fluctuations, because each change of a part is a write: the largest value
+/// of the last 10 to 20 seconds. A fall by more than 8% counts at once, because others may wait for
+/// what a burst leaves.
+#[derive(Clone, Copy, Debug)]
+struct Steady {
+    last: Part,
+    present: Part,
+    since: Duration,
+}
+
+impl Steady {
+    const fn new(part: Part, now: Duration) -> Self {
+        Self { last: part, present: part, since: now }
+    }
+
+    fn get(&self) -> Part {
+        self.last.max(self.present)
+    }
+
+    fn hear(&mut self, part: Part, now: Duration) {
+        if part < self.get().scaled(FALLS) {
+            *self = Self::new(part, now);
+        } else if now.saturating_sub(self.since) >= SPAN {
+            *self = Self { last: self.present, present: part, since: now };
+        } else {
+            self.present = self.present.max(part);
+        }
     }
 }
 

@@ -39,14 +39,6 @@
 //!
 //! The tests break all of this in a simulation, in virtual time (`simulation`).
 //!
-//! # What one agent can do to others
-//!
-//! An agent speaks for its own node only. It can claim that its containers need the whole limit as
-//! their minimum; beside others with minimums of `x`, it gets up to `1 / (1 + x)`, while they keep
-//! their minimums. It can keep what it holds, and cause a write with each request. It cannot raise
-//! the sum. Lives and numbers end at [`MOST_COUNT`]: with these, its own node is stuck until it is
-//! freed.
-//!
 //! # The rule
 //!
 //! [`divide`] computes what each node should hold, from needs without fluctuations of 8%. A node
@@ -59,13 +51,8 @@
 //! another one. Both give to whoever asks first, so a node that lacks CPU gets it within seconds,
 //! unless no replica hears both nodes: then each keeps what it holds.
 //!
-//! Source: Escra (2022), section IV-D, with one controller that knows all containers. Deviations:
-//!
-//! 1. Nodes hold parts, and agents move CPU between containers each 100 ms on their own.
-//! 2. Parts are requested twice a second, and the rest is divided evenly.
-//!
-//! Cost: 1,000 nodes that ask once take 10 ms of CPU (2026-11-26, release build). If all 1,000
-//! share a limit that is too small and one more joins, nearly each of them writes once.
+//! `../adr/0006-leases.md` has what one agent can do to others, deviations from the source, and the
+//! cost.
 #![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
 mod divide;
@@ -74,7 +61,6 @@ mod holder;
 mod message;
 mod part;
 mod record;
-mod steady;
 
 pub use divide::{Need, divide};
 pub use grantor::{Grantor, HEARS, LIVE, NEW};
