@@ -11,10 +11,15 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     const FILE: &'static str;
 
     fn read(group: &Group) -> Result<Self, GroupError>;
+    fn put(self, group: &Group) -> Result<(), GroupError>;
 
     /// Writes it to a group. `written` is what the files have, before and after this, also after an
     /// error: the kernel may round, and some files may be written before another one fails.
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError>;
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        self.put(group)?;
+        *written = self;
+        Ok(())
+    }
 
     /// The amount in the unit of `like`, rounded up; none: unlimited.
     fn amount(self, like: Self) -> Option<u64>;
@@ -53,10 +58,8 @@ impl Setting for Bandwidth {
         group.bandwidth()
     }
 
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        group.set(self)?;
-        *written = self;
-        Ok(())
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set(self)
     }
 
     fn amount(self, like: Self) -> Option<u64> {
@@ -76,8 +79,12 @@ impl Setting for Limits {
         group.memory()
     }
 
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set_memory(self)
+    }
+
     fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        let mut done = group.set_memory(self);
+        let mut done = self.put(group);
         if done.as_ref().is_err_and(GroupError::is_in_use) {
             // A group that cannot shrink must not be slowed down either.
             let now = group.memory()?;
@@ -117,10 +124,8 @@ impl Setting for Weight {
         group.weight()
     }
 
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        group.set_weight(self)?;
-        *written = self;
-        Ok(())
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set_weight(self)
     }
 
     fn amount(self, _: Self) -> Option<u64> {

@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::member::{Id, Member, More, Phase, Wanted};
 use super::node::Node;
 use super::reading::Readings;
-use super::resource::Resource;
+use super::resource::{Resource, groups};
 use super::status::{AppCpu, AppLease, ContainerCpu, Which};
 use super::tally;
 use super::timing::{JOIN_STEPS, UNREAD_STEPS, WAIT};
@@ -77,13 +77,7 @@ impl Resource for CpuApp {
         }
     }
 
-    fn groups(&self) -> &Groups<Bandwidth, Use> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Bandwidth, Use> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };

@@ -3,7 +3,7 @@
 use super::groups::Groups;
 use super::member::{Id, Member, More, Phase, Wanted};
 use super::node::Node;
-use super::resource::Resource;
+use super::resource::{Resource, groups};
 use super::status::{AppMemory, ContainerMemory, Which};
 use crate::bytes::Bytes;
 use crate::cgroup::{GroupError, Limits, Usage, locate};
@@ -74,13 +74,7 @@ impl Resource for MemoryApp {
         }
     }
 
-    fn groups(&self) -> &Groups<Limits, Use> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Limits, Use> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };

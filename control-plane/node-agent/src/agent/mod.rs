@@ -27,11 +27,7 @@
 //! cannot be read for [`UNREAD_STEPS`] or [`UNREAD_CHECKS`]. Such a container gets at least its
 //! own, and its part of the limit stays reserved.
 //!
-//! Memory in the files, version 2: `memory.high` is the limit, at which the kernel slows a
-//! container down and raises an alarm; `memory.max` is a step above, where it kills. Page cache
-//! above the limits is reclaimed at 256 MiB a second. If nobody has memory to give, `memory.high`
-//! rises to `memory.max`: a container that is only slowed down would hang. Version 1, for tests
-//! only, has no `memory.high`: an alarm at the limit slows nobody down.
+//! `adr/0003-memory.md` explains the limits in the files of memory.
 
 mod cpu_app;
 mod cpu_lease;

@@ -6,7 +6,7 @@
 use super::groups::Groups;
 use super::member::{Id, Member, More, Phase, PodGroup, Wanted};
 use super::node::Node;
-use super::resource::Resource;
+use super::resource::{Resource, groups};
 use super::status::{AppQos, ContainerQos, Which};
 use crate::cgroup::{GroupError, Tree, Version, Weight, locate};
 use crate::config::{AppConfig, AppName};
@@ -104,13 +104,7 @@ impl Resource for QosApp {
         }
     }
 
-    fn groups(&self) -> &Groups<Weight, Share> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Weight, Share> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };

@@ -76,6 +76,19 @@ pub(super) trait Resource: Sized {
     }
 }
 
+/// The accessors of a field `groups`.
+macro_rules! groups {
+    () => {
+        fn groups(&self) -> &Groups<Self::Setting, Self::More> {
+            &self.groups
+        }
+        fn groups_mut(&mut self) -> &mut Groups<Self::Setting, Self::More> {
+            &mut self.groups
+        }
+    };
+}
+pub(super) use groups;
+
 /// One resource of all applications.
 pub(super) type Apps<R> = BTreeMap<AppName, R>;
 

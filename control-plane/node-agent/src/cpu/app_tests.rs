@@ -329,3 +329,9 @@ fn a_new_limit_takes_what_is_not_used_first() {
     app.set_limit(cores(2.0)).unwrap();
     assert_eq!((quotas(&app), app.free()), (vec![0.0625, 0.0625], cores(1.875)));
 }
+
+#[test]
+fn the_defaults_are_those_of_the_module_text() {
+    let Rule { grow, shrink, slack, window } = Rule::default();
+    assert_eq!((grow, shrink, slack, window), (1.0, 0.8, Cores::milli(200), 3));
+}

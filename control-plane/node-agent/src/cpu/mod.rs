@@ -27,19 +27,7 @@
 //! | `window` | 3 | steps of a mean |
 //!
 //! Source: Escra (2022), section IV-D.1. Its `Υ`, `κ` and `γ` of section VI-A are 20, 0.8 and 0.2.
-//! `bloc-sim quota` compares; `adr/0001-the-rule.md` has the figures. Deviations:
-//!
-//! 1. `grow` is a ratio. The paper's 20, taken literally, gives everything free to the first
-//!    container.
-//! 2. Nothing is taken below the last use plus the slack, nor from a container that was just
-//!    throttled, because the mean of the slack includes quieter steps.
-//! 3. `h_i` is a share, because a step is not one period of the kernel.
-//! 4. The most throttled container grows first.
-//! 5. Step 2. In the paper all containers keep their slack, which may be all of a small limit.
-//! 6. Step 3, and no growth above the level. In the paper a busy container keeps what it got first,
-//!    although another throttled one has only the floor.
-//! 7. A start from use plus slack instead of `L / n`, which throttles the busiest.
-//! 8. Floors, the node's cores, and the smallest change.
+//! `adr/0001-the-rule.md` has the deviations, and figures of `bloc-sim quota`.
 //!
 //! **The kernel gives more than the quota.** Each write refills the quota of the running period
 //! (`tg_set_cfs_bandwidth`), so a container that is written each 100 ms may use up to twice as
@@ -50,9 +38,7 @@ mod app;
 mod app_tests;
 #[cfg(test)]
 mod properties;
-mod rule;
 mod window;
 
-pub use app::{App, Interval, Refused, Start};
-pub use rule::{EVEN, KEEP, LEAST_CHANGE, Rule, WANTED};
+pub use app::{App, EVEN, Interval, KEEP, LEAST_CHANGE, Refused, Rule, Start, WANTED};
 pub(crate) use window::Window;

@@ -19,17 +19,11 @@
 //! | `margin` | 50 MiB | what a container may grow by before it needs a grant |
 //! | `step` | 16 MiB | what a grant adds |
 //!
-//! Source: Escra (2022), sections IV-A (equation 2) and IV-C; `margin` is its `δ`. Deviations:
-//!
-//! 1. A start is at least use plus margin: a running application must not be killed.
-//! 2. A grant is a step: the kernel reports that a container is near its limit, not how much it
-//!    needs.
-//! 3. Reclaim before a grant takes from those with most to spare first, and as little as necessary.
+//! Source: Escra (2022), sections IV-A (equation 2) and IV-C; `margin` is its `δ`.
+//! `adr/0003-memory.md` has the deviations.
 
 mod app;
 #[cfg(test)]
 mod app_tests;
-mod rule;
 
-pub use app::{App, Refused, Start};
-pub use rule::{RECLAIM, Rule};
+pub use app::{App, RECLAIM, Refused, Rule, Start};

@@ -26,22 +26,11 @@
 //! | `threshold` | 1.2 | multiple of the target above which the mean is late |
 //! | `step` | 10 | per cent of `o_i` by which step 3 moves in a second |
 //!
-//! Source: Ensuring `QoS` for Serverless Computing (2020), section 4.4. Deviations, with figures in
-//! the simulator (`bloc-sim qos`):
-//!
-//! 1. Zero-sum. In the paper each function in time falls to the kernel's minimum, and late ones
-//!    take from the whole node.
-//! 2. A mean of 20 answers and more, once a second, instead of each answer.
-//! 3. A minimum, so that nobody loses what its `requests` promise.
-//! 4. A step in proportion to requests and lateness, instead of 10 shares: of 1,024 these are 1%,
-//!    and a burst ends before they matter.
-//! 5. What was given returns first. Otherwise givers are as late as the others under overload, and
-//!    late again when the load moves to them.
+//! Source: Ensuring `QoS` for Serverless Computing (2020), section 4.4.
+//! `adr/0004-shares.md` has the deviations.
 
 mod app;
 #[cfg(test)]
 mod app_tests;
-mod rule;
 
-pub use app::{Answers, App, Start};
-pub use rule::{LATEST, LEAST, LEAST_ANSWERS, MOST, Rule};
+pub use app::{Answers, App, LATEST, LEAST, LEAST_ANSWERS, MOST, Rule, Start};
