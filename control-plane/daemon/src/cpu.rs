@@ -1,53 +1,45 @@
-//! What the agent of a node sends to each replica of the control plane (`POST /v1/cpu`), and the
-//! answer if it asks for response times.
+//! The messages of node agents to each replica of the control plane (`POST /v1/cpu`), and the
+//! answer to questions for response times.
 //!
-//! A message has the pods that changed, and each 5 s all of them; in several messages if one would
-//! be too long. Members that are not known here are passed over.
+//! A message has the pods that changed, and each 5 s all of them, split if it would be too long.
+//! Unknown members are ignored.
 
-use crate::ranges::{count, is_label, is_name, label, name, refused, within};
+use crate::ranges::{app, count, label, name, within};
 use bloc_policy::config::ConfigError;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
 /// The path of these messages.
 pub const CPU_PATH: &str = "/v1/cpu";
-/// Cores that have changed by this part are told at once.
+/// The fraction by which cores must change to be reported at once.
 const STEP: f64 = 0.05;
-/// The most pods of a message, and that it asks for: more than a node runs.
+/// Pods of a message, and questions: more than a node runs.
 const MAX_PODS: usize = 1_000;
-/// The most applications of a message.
 const MAX_APPS: usize = 100;
-/// The most cores of anything.
+/// The largest number of cores of anything.
 pub const MOST_CORES: f64 = 10_000.0;
-/// The longest CPU time: a year on all those cores.
+/// The longest CPU time: a year on all these cores.
 const MOST_SECONDS: f64 = 3.2e11;
 /// The longest name of a replica, in bytes.
 const MOST_REPLICA: usize = 100;
-/// What is allowed of an application's name.
-const APP: &str = "namespace/name, as Kubernetes allows them";
 
 /// A message of the agent of one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuMessage {
-    /// The node.
     pub node: String,
-    /// Pods of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<PodCpu>,
-    /// Applications that have containers on it, for operators.
+    /// Applications with containers on the node, for the page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppCpu>,
-    /// Pods whose response times it asks for.
+    /// Pods whose response times are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<PodName>,
 }
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -62,15 +54,13 @@ fn key(namespace: &str, name: &str) -> String {
     format!("{name}.{namespace}")
 }
 
-/// The CPU of a pod: the sums over its containers that the agent manages.
+/// The CPU of a pod: sums over the containers that the agent manages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCpu {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The quotas in cores; absent or 0: not known, or no limit.
+    /// The quotas in cores; absent or 0: unknown, or unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// The CPU time since they started, in seconds.
@@ -89,14 +79,12 @@ impl PodCpu {
 pub struct AppCpu {
     /// `namespace/name`.
     pub name: String,
-    /// Whether the agent only says what it would do.
+    /// Whether the agent only observes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
-    /// Its limit.
     pub limit: f64,
-    /// What no container has of it.
+    /// The part of it that no container has.
     pub free: f64,
-    /// Its containers.
     #[serde(default)]
     pub containers: Vec<ContainerCpu>,
 }
@@ -104,59 +92,47 @@ pub struct AppCpu {
 /// The CPU of a container, in cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerCpu {
-    /// Its pod.
     pub pod: String,
-    /// Its name.
     pub container: String,
-    /// Its quota; absent: none.
+    /// Absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<f64>,
-    /// Its use.
     pub used: f64,
     /// The share of the periods in which it was throttled.
     pub throttled: f64,
 }
 
-/// What the pods that a message asks for have answered.
+/// What the pods of a question have answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuAnswer {
-    /// The name of the replica, another one after each start; 1 to 100 bytes.
+    /// The name of the replica, which changes with each start; 1 to 100 bytes.
     pub replica: String,
     /// The pods that it knows.
     pub answers: Vec<PodAnswers>,
 }
 
-/// What a pod has answered since that replica was first asked for it.
+/// What a pod has answered since the replica was first asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodAnswers {
-    /// The pod.
     #[serde(flatten)]
     pub pod: PodName,
-    /// How many requests.
+    /// Requests.
     pub count: u64,
-    /// The sum of the times from their arrival at the server to the response.
+    /// The sum of their times from arrival at the server to the response.
     pub seconds: f64,
 }
 
 impl CpuAnswer {
     /// Reads and checks an answer.
-    ///
-    /// # Errors
-    /// The first value that is not allowed, with its path and the allowed range.
     pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
         let answer: Self = ConfigError::read_json(body)?;
-        match answer.replica.len() {
-            1..=MOST_REPLICA => Ok(answer),
-            bytes => Err(refused("replica", format!("a name of {bytes} bytes"), format!("1 to {MOST_REPLICA}"))),
-        }
+        within("the length of replica", answer.replica.len(), 1, MOST_REPLICA)?;
+        Ok(answer)
     }
 }
 
 impl CpuMessage {
     /// Reads and checks a message.
-    ///
-    /// # Errors
-    /// The first value that is not allowed, with its path and the allowed range.
     pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
         let message: Self = ConfigError::read_json(body)?;
         name("node", &message.node)?;
@@ -182,8 +158,7 @@ impl CpuMessage {
 
 impl AppCpu {
     fn check(&self, path: &str) -> Result<(), ConfigError> {
-        let parts = self.name.split_once('/').filter(|(namespace, app)| is_label(namespace) && is_name(app));
-        parts.ok_or_else(|| refused(format_args!("{path}.name"), format!("{:?}", self.name), APP))?;
+        app(format_args!("{path}.name"), &self.name)?;
         cores(format_args!("{path}.limit"), Some(self.limit))?;
         cores(format_args!("{path}.free"), Some(self.free))?;
         for (i, of) in self.containers.iter().enumerate() {
@@ -197,8 +172,7 @@ impl AppCpu {
     }
 }
 
-/// Whether who knows of so many cores is told at once that there are so many: if they differ by 5%
-/// of what is known.
+/// Whether a change of cores is reported at once: if it is at least 5% of what is known.
 pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
     match (knows, is) {
         (Some(knows), Some(is)) => (is - knows).abs() >= STEP * knows,
@@ -362,11 +336,8 @@ mod tests {
             (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":1e999}"#), "number out of range"),
             (answer(r#"{"namespace":"shop","name":"a","count":1,"seconds":null}"#), "invalid type"),
             (answer(r#"{"name":"a","count":1,"seconds":1}"#), "missing field `namespace`"),
-            (
-                r#"{"replica":"","answers":[]}"#.to_owned(),
-                "replica: a name of 0 bytes is not allowed; allowed: 1 to 100",
-            ),
-            (json!({"replica": "r".repeat(101), "answers": []}).to_string(), "replica: a name of 101 bytes"),
+            (r#"{"replica":"","answers":[]}"#.to_owned(), "the length of replica: 0 is not allowed; allowed: 1 to 100"),
+            (json!({"replica": "r".repeat(101), "answers": []}).to_string(), "the length of replica: 101"),
         ] {
             let error = CpuAnswer::read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -7,19 +7,14 @@ use std::path::Path;
 use tempfile::{Builder, NamedTempFile};
 
 /// Writes `PATH.new` and renames it, so that a reader never sees half of the content. Does not wait
-/// for the disk.
-///
-/// # Errors
-/// It cannot be written. The content of before stays.
+/// for the disk. On an error the old content stays.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     write(path, content)?.persist(path)?;
     Ok(())
 }
 
-/// The same, and waits until the new content is on the disk.
-///
-/// # Errors
-/// It cannot be written. The content of before stays, or nobody knows which one is there.
+/// The same, and waits until the new content is on the disk. After an error the file has the old or
+/// the new content.
 pub fn replace_on_disk(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = write(path, content)?;
     new.as_file().sync_all()?;
@@ -30,12 +25,12 @@ pub fn replace_on_disk(path: &Path, content: &[u8]) -> io::Result<()> {
 fn write(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     let mut name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");
-    // Always the same name: a program that dies in between leaves one file at most, until here.
+    // Always the same name: a program that dies leaves at most one file, until here.
     match fs::remove_file(folder(path).join(&name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // As any other file, so others may read it if the umask allows that.
+    // As usual: others may read it if the umask allows that.
     let permissions = Permissions::from_mode(0o666);
     let mut new = Builder::new().prefix(&name).rand_bytes(0).permissions(permissions).tempfile_in(folder(path))?;
     new.write_all(content)?;

@@ -1,16 +1,17 @@
-//! What the control plane and the node agent share: how they run, and what they say to each other.
+//! What the control plane and the node agent share.
 //!
-//! | module | what it is for |
+//! | module | contents |
 //! |---|---|
 //! | [`cpu`] | the messages of `POST /v1/cpu` |
 //! | [`file`](mod@file) | replaces files |
-//! | [`options`] | options of the command line: the log, a port, a source |
+//! | [`options`] | command-line options: the log, a port, a source |
 //! | [`process`] | signals, the limit of open files |
-//! | [`ranges`] | which names and numbers are allowed |
+//! | [`ranges`] | checks of names and numbers |
 //! | [`server`] | accepts connections, within limits |
 //! | [`shares`] | what each caller takes of a whole |
-//! | [`throttle`] | which of many like messages the log gets |
+//! | [`throttle`] | limits repeated log messages |
 //! | [`watched`] | reads files again when they change |
+#![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
 pub mod cpu;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Command-line options that both programs have, and what they ask for.
+//! Command-line options of both programs.
 
 use crate::file;
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub struct LogOptions {
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
 
-    /// What is logged: error, warn, info, debug, or directives such as kube=debug
+    /// The log level: error, warn, info, debug, or directives such as kube=debug
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: EnvFilter,
 }
@@ -37,7 +37,6 @@ enum LogFormat {
 }
 
 impl LogOptions {
-    /// Begins to log.
     pub fn start(&self) {
         let log = tracing_subscriber::fmt().with_env_filter(self.log.clone()).with_writer(std::io::stderr);
         match self.log_format {
@@ -47,23 +46,19 @@ impl LogOptions {
     }
 }
 
-/// A port.
 #[derive(Args, Clone, Debug)]
 pub struct ListenOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
 
-    /// Writes ip:port into this file when the server is listening
+    /// File that receives ip:port when the server is listening
     #[arg(long, value_name = "FILE")]
     pub address_file: Option<PathBuf>,
 }
 
 impl ListenOptions {
-    /// Removes the address file of an earlier run: a reader takes it as "listening now".
-    ///
-    /// # Errors
-    /// It cannot be removed.
+    /// Removes the address file of an earlier run, which a reader would take as "listening".
     pub fn remove_file(&self) -> Result<()> {
         let Some(file) = &self.address_file else { return Ok(()) };
         match fs::remove_file(file) {
@@ -74,11 +69,7 @@ impl ListenOptions {
         }
     }
 
-    /// Listens, and writes the address to the log and the file. `served`: what is served there, for
-    /// the log.
-    ///
-    /// # Errors
-    /// The address cannot be had, or the file cannot be written.
+    /// Listens, and writes the address to the log and the file. `served` is for the log.
     pub async fn bind(&self, served: &str) -> Result<TcpListener> {
         let listen = self.listen;
         let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
@@ -92,12 +83,10 @@ impl ListenOptions {
     }
 }
 
-/// Where something is read from: `file:PATH` or `kubernetes`.
+/// `file:PATH` or `kubernetes`, the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file.
     File(PathBuf),
-    /// The Kubernetes API.
     Kubernetes,
 }
 

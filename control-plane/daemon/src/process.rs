@@ -1,20 +1,17 @@
-//! What a process has to do with the system.
+//! Signals and limits of the process.
 
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Raises the limit of open files as far as it goes: the usual one of 1,024 is too low for held
-/// connections, and for two files for each container.
+/// Raises the limit of open files as far as possible: the usual 1,024 are too few for held
+/// connections, and for the files of each container.
 pub fn raise_open_files() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 
-/// From now on, SIGTERM and SIGINT complete what this returns.
-///
-/// # Errors
-/// The system refuses to tell of signals.
+/// From now on, SIGTERM and SIGINT complete the returned future.
 pub fn stopped() -> io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

@@ -3,52 +3,41 @@
 use bloc_policy::config::ConfigError;
 use std::fmt::Display;
 
-/// The longest label, such as a namespace, in bytes.
+// The longest texts, in bytes. The name of an application, with a suffix, is that of an object.
 const MOST_LABEL: usize = 63;
-/// The longest name, such as a pod's, in bytes.
 const MOST_NAME: usize = 253;
-/// The longest name of an application whose limit is over nodes, in bytes: with what the store
-/// adds, it is the name of an object.
 const MOST_APP: usize = 240;
-/// What is allowed of a name.
 const NAME: &str = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
 
-/// The refusal of the value at `path`, and what is allowed instead. A path as `format_args!` is
-/// written only if it is needed.
+/// The refusal of the value at `path`. A path from `format_args!` is formatted only if it is
+/// needed.
 pub fn refused(path: impl Display, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
     ConfigError::out_of_range(path.to_string(), value.to_string(), allowed)
 }
 
 /// Checks that a value is from `least` to `most`.
-///
-/// # Errors
-/// It is not.
 pub fn within<T: PartialOrd + Display>(path: impl Display, value: T, least: T, most: T) -> Result<T, ConfigError> {
     if (&least..=&most).contains(&&value) { Ok(value) } else { Err(refused(path, value, format!("{least} to {most}"))) }
 }
 
-/// Checks how many entries a list has.
-///
-/// # Errors
-/// There are more than `most`.
+/// Checks that a list has at most `most` entries.
 pub fn count(path: impl Display, count: usize, most: usize) -> Result<(), ConfigError> {
     if count <= most { Ok(()) } else { Err(refused(path, format!("{count} entries"), format!("{most} at most"))) }
 }
 
-/// Whether this is a label by RFC 1123, which Kubernetes requires of namespaces, containers and
-/// Services: 1 to 63 of `a` to `z`, `0` to `9` and `-`, with a letter or digit at each end.
+/// Whether this is an RFC 1123 label, which Kubernetes requires of namespaces, containers and
+/// Services.
 pub fn is_label(text: &str) -> bool {
     text.len() <= MOST_LABEL && is_part(text)
 }
 
-/// Whether this is a name that Kubernetes allows for most objects: 1 to 253 bytes, parts like
-/// labels with dots between them. A part may be longer than a label.
+/// Whether this is a name of most Kubernetes objects: parts like labels, perhaps longer, with dots
+/// between them.
 pub fn is_name(text: &str) -> bool {
     text.len() <= MOST_NAME && text.split('.').all(is_part)
 }
 
-/// Whether this is `namespace/name` of an application whose limit may be over nodes, 240 bytes at
-/// most.
+/// Whether this is `namespace/name` of an application.
 pub fn is_app(text: &str) -> bool {
     let good = |(namespace, name): (&str, &str)| is_label(namespace) && is_name(name);
     text.len() <= MOST_APP && text.split_once('/').is_some_and(good)
@@ -59,35 +48,22 @@ fn is_part(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(within) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Checks a label.
-///
-/// # Errors
-/// It is none; see [`is_label`].
+/// Checks a [label](is_label).
 pub fn label(path: impl Display, text: &str) -> Result<(), ConfigError> {
-    let allowed =
-        || format!("1 to {MOST_LABEL} of a to z, 0 to 9 and '-', with a letter or digit at each end; no dots");
-    if is_label(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
+    let allowed = "1 to 63 of a to z, 0 to 9 and '-', with a letter or digit at each end; no dots";
+    if is_label(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed)) }
 }
 
-/// Checks a name.
-///
-/// # Errors
-/// It is none; see [`is_name`].
+/// Checks a [name](is_name).
 pub fn name(path: impl Display, text: &str) -> Result<(), ConfigError> {
     let allowed = || format!("1 to {MOST_NAME} of {NAME}");
     if is_name(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
 }
 
-/// Checks the name of an application.
-///
-/// # Errors
-/// It is none; see [`is_app`].
+/// Checks the [name of an application](is_app).
 pub fn app(path: impl Display, text: &str) -> Result<(), ConfigError> {
-    let allowed = || {
-        format!(
-            "namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and {MOST_LABEL} bytes at most in the namespace"
-        )
-    };
+    let allowed =
+        || format!("namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and 63 bytes at most in the namespace");
     if is_app(text) { Ok(()) } else { Err(refused(path, format!("{text:?}"), allowed())) }
 }
 

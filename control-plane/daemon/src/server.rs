@@ -32,30 +32,27 @@ const MAX_BUFFER: usize = 8 << 10;
 /// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 
-/// The address from which a request comes, in its extensions.
+/// The sender's address, in the extensions of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// What clients may take.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long the head of a request may take, and how long a connection without a request may
-    /// live.
+    /// How long the head of a request, or a connection without a request, may take.
     pub head_timeout: Duration,
     /// Concurrent connections; further ones wait to be accepted.
     pub connections: usize,
-    /// Concurrent connections from one address, so that one client cannot take all of them; further
-    /// ones are closed at once. Loopback addresses have no such limit, because every caller that
-    /// comes through our own sidecar has one.
+    /// Concurrent connections from one address; further ones are closed at once. Loopback addresses
+    /// are not limited, because every caller through our own sidecar has one.
     pub connections_of_one: usize,
 }
 
 impl Limits {
-    /// Those of a port for metrics. A Prometheus keeps one connection.
+    /// For a metrics port. A Prometheus keeps one connection.
     pub const SCRAPERS: Self = Self { head_timeout: Duration::from_secs(30), connections: 200, connections_of_one: 20 };
 }
 
-/// A port and its routes.
 #[derive(Debug)]
 pub struct Port {
     listener: TcpListener,
@@ -65,7 +62,6 @@ pub struct Port {
 }
 
 impl Port {
-    /// With HTTP/1.1 and HTTP/2.
     pub fn new(listener: TcpListener, router: Router, limits: Limits) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(MAX_BUFFER);
@@ -78,7 +74,7 @@ impl Port {
         Self { listener, router, builder, limits }
     }
 
-    /// With HTTP/1.1 alone, such as for Prometheus.
+    /// Without HTTP/2, such as for Prometheus.
     #[must_use]
     pub fn http1_only(self) -> Self {
         Self { builder: self.builder.http1_only(), ..self }
@@ -89,8 +85,7 @@ impl Port {
         self.accept(&GracefulShutdown::new()).await;
     }
 
-    /// Serves all connections; does not end. When it is dropped, no more are accepted, and
-    /// `graceful` waits for those that are open.
+    /// The same; after it was dropped, `graceful` waits for the open connections.
     pub async fn accept(self, graceful: &GracefulShutdown) {
         let Self { listener, router, builder, limits } = self;
         let (builder, room) = (Arc::new(builder), Arc::new(Semaphore::new(limits.connections)));
@@ -129,7 +124,7 @@ pub fn scraped(text: Result<String, fmt::Error>) -> Response {
 }
 
 /// The address that stands for all addresses of one sender. IPv6 addresses are cut to the /64,
-/// because who has one address of it usually has all.
+/// which usually belongs to one sender.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -154,7 +149,7 @@ async fn connection(
     peer: Peer,
     head_timeout: Duration,
 ) {
-    // Responses are small and somebody waits for them: Nagle's algorithm would only delay them.
+    // Responses are small: Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }

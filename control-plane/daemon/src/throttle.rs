@@ -1,11 +1,11 @@
-//! Which of many like messages the log gets.
+//! Limits repeated log messages.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most subjects that are told apart. While there are this many, nothing of others is due.
+/// The largest number of subjects. While there are this many, messages about others are not due.
 const MOST_SUBJECTS: usize = 1_000;
 
 /// Says when a message about a subject is due.
@@ -23,18 +23,18 @@ struct Seen {
 }
 
 impl Throttle {
-    /// The first message of each subject, and then one each `every`.
+    /// The first message about each subject is due, and then one each `every`.
     pub fn once(every: Duration) -> Self {
         Self { forget: every, doubles: false, subjects: Mutex::default() }
     }
 
-    /// The first message of each subject, and then each with which their number has doubled. After
-    /// `quiet` without one, the next is the first.
+    /// The first message about each subject is due, and then each time that their number has
+    /// doubled. After `quiet` without a message, the next one is the first.
     pub fn doubling(quiet: Duration) -> Self {
         Self { forget: quiet, doubles: true, subjects: Mutex::default() }
     }
 
-    /// Counts a message. Returns how many there were, if it is due.
+    /// Counts a message. Returns the number of messages if it is due.
     pub fn due(&self, subject: &str, now: Instant) -> Option<u64> {
         let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |seen: &Seen| now.saturating_duration_since(seen.at) >= self.forget;

@@ -1,15 +1,13 @@
 //! Files that are read again when their content changes.
 //!
 //! Content is compared, not time stamps: Kubernetes swaps symlinks to update a mounted ConfigMap,
-//! and an edit may keep time stamp and size. It counts when two readings in a row are equal.
-//! Otherwise a file that an editor truncates and then writes would be read halfway, and half a file
-//! may well be valid. A writer that is slower than the readings should write another file and
-//! rename it.
+//! and an edit may keep time stamp and size. New content counts when two consecutive readings are
+//! equal: half of a file, which an editor has just truncated, may be valid. A writer that is slower
+//! than the readings should write another file and rename it.
 
 use bloc_policy::config::ConfigError;
-use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read, 16 MiB. 100,000 endpoints take about 3 MiB.
@@ -19,20 +17,16 @@ const MAX_BYTES: u64 = 16 << 20;
 pub type Reading = Result<Vec<u8>, String>;
 
 /// Reads a file once.
-///
-/// # Errors
-/// Its path, and why it cannot be read: also if it is larger than 16 MiB.
 pub fn read(path: &Path) -> Reading {
-    let failed = |error: &dyn Display| format!("{}: cannot be read: {error}", path.display());
-    let bytes = bytes(path).map_err(|error| failed(&error))?;
-    if bytes.len() as u64 > MAX_BYTES { Err(failed(&"larger than 16 MiB")) } else { Ok(bytes) }
-}
-
-/// One byte more than is allowed, if there are so many.
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
+            Err(format!("{}: cannot be read: larger than 16 MiB", path.display()))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("{}: cannot be read: {error}", path.display())),
+    }
 }
 
 /// What a reading means.
@@ -40,13 +34,13 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 pub enum Look<T> {
     /// The content is known.
     Same,
-    /// The content is new, but was not read twice yet.
+    /// The content is new, but was read only once.
     Changing,
-    /// The content is new: what it says, or its path and what is wrong.
+    /// The content is new: its value, or its path and what is wrong.
     New(Result<T, String>),
 }
 
-/// A file, and its content that was judged last.
+/// A file, and the content that counts.
 #[derive(Debug)]
 pub struct Watched<T> {
     path: PathBuf,
@@ -57,18 +51,16 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// A file that was not read yet.
     pub fn new(path: impl Into<PathBuf>, parse: fn(&str) -> Result<T, ConfigError>) -> Self {
         Self { path: path.into(), parse, judged: None, once: None }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Judges one more reading of the file. The first one counts at once, and each content is
-    /// judged once.
+    /// Judges another reading of the file. The first one counts at once; each content is parsed
+    /// once.
     pub fn hear(&mut self, reading: Reading) -> Look<T> {
         let once = self.once.take();
         if self.judged.as_ref() == Some(&reading) {
@@ -91,7 +83,7 @@ impl<T> Watched<T> {
         (self.parse)(text.map_err(|error| ConfigError::malformed(".", format!("not UTF-8: {error}")))?)
     }
 
-    /// Reads the file. Returns what it says if that is new and was read twice.
+    /// Reads the file. Returns its value if the content is new and was read twice.
     pub fn read(&mut self) -> Option<Result<T, String>> {
         match self.hear(read(&self.path)) {
             Look::New(said) => Some(said),

@@ -23,7 +23,8 @@ impl Replica {
         let (kubeconfig, address) = (directory.path().join("kubeconfig"), directory.path().join("address"));
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "u", "user": {}}],
-            "clusters": [{"name": "c", "cluster": {"server": api}}], "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": api}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         });
         std::fs::write(&kubeconfig, config.to_string())?;
         let process = Command::new(binary)

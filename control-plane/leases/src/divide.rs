@@ -1,18 +1,15 @@
-//! How a limit is divided.
+//! Divides a limit between nodes.
 
 use crate::part::Part;
 
-/// What a node needs.
+/// The need of a node; see [`Ask`](crate::Ask).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What its containers keep at least.
     pub least: Part,
-    /// What they could use, with some slack.
     pub wants: Part,
 }
 
 impl Need {
-    /// What it wants, and at least what it keeps.
     pub fn all(self) -> Part {
         self.wants.max(self.least)
     }
@@ -21,9 +18,8 @@ impl Need {
 /// Divides `total` between nodes with these needs.
 ///
 /// - If there is enough, each gets what it wants, and an equal part of the rest.
-/// - Otherwise each gets what it keeps at least, and what it wants up to a level, which is the same
-///   for all.
-/// - If there is not even enough for what they keep, each gets the same share of that.
+/// - Otherwise each gets its minimum, and what it wants up to a level that is the same for all.
+/// - If there is not enough for the minimums, each gets the same fraction of its minimum.
 pub fn divide(total: Part, needs: &[Need]) -> Vec<Part> {
     let all: u64 = needs.iter().map(|need| u64::from(need.all().get())).sum();
     let least: u64 = needs.iter().map(|need| u64::from(need.least.get())).sum();
@@ -40,12 +36,11 @@ pub fn divide(total: Part, needs: &[Need]) -> Vec<Part> {
     needs.iter().map(|need| at(*need, level)).collect()
 }
 
-/// What a node gets at this level.
 fn at(need: Need, level: Part) -> Part {
     need.wants.min(level).max(need.least)
 }
 
-/// The highest level at which the sum is not above `total`.
+/// The highest level at which the sum does not exceed `total`.
 fn level(total: u64, needs: &[Need]) -> Part {
     let sum = |level: u32| needs.iter().map(|need| u64::from(at(*need, Part::millionths(level)).get())).sum::<u64>();
     let (mut low, mut high) = (0, u32::try_from(total).unwrap_or(u32::MAX));

@@ -1,29 +1,31 @@
-//! A replica of the control plane: what it has heard of the nodes of one application.
+//! What a replica of the control plane knows of the nodes of one application.
 
 use crate::divide::{Need, divide};
 use crate::message::{Ask, Told};
 use crate::part::Part;
 use crate::record::Record;
-use crate::steady::Steady;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A node of which nothing was heard for this long is silent: it keeps what it holds, and gets
-/// nothing.
+/// After this time without a request a node is silent: it keeps what it holds, and gets nothing.
 pub const LIVE: Duration = Duration::from_secs(10);
-/// How long a record is new: agents say twice a second what they hold.
+/// How long a record is new: agents report twice a second what they hold.
 pub const NEW: Duration = Duration::from_secs(10);
-/// For how long a replica hears nodes before it changes what they hold.
+/// How long a replica listens to nodes before it changes what they hold.
 pub const HEARS: Duration = Duration::from_secs(3);
-/// A node lacks CPU if it holds less than this part of what it needs and should hold.
+/// A node lacks CPU if it holds less than this fraction of what it needs and should hold.
 const ENOUGH: f64 = 0.96;
-/// A node that does not lack CPU gets more only if that is this much more: each change is a write.
+/// A node that does not lack CPU gets more only by this factor: each change is a write.
 const WORTH: f64 = 1.05;
-/// For how long what a node was told to leave is expected of it; then others are told, too.
+/// How long to wait for a node that was told to lower its part, before others are told, too.
 const LEAVES: Duration = Duration::from_secs(5);
-/// With more nodes than this, a plan is made only so often: it takes time for each node.
+/// With more nodes than this, a plan is made only so often: its cost grows with them.
 const FEW: usize = 50;
 const PLAN: Duration = Duration::from_millis(100);
+
+const SPAN: Duration = Duration::from_secs(10);
+/// A value below this fraction of the largest is not a fluctuation.
+const FALLS: f64 = 0.92;
 
 #[derive(Clone, Copy, Debug)]
 struct Heard {
@@ -32,16 +34,16 @@ struct Heard {
     own: Option<Part>,
     at: Duration,
     share: Option<Share>,
-    /// Since when it is told to leave something.
+    /// Since when it is told to lower its part.
     leaves: Option<Duration>,
 }
 
-/// What a plan says of a node.
+/// A node in a plan.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// What it should hold.
     should: Part,
-    /// What of that it needs.
+    /// The part of that which it needs.
     needs: Part,
 }
 
@@ -55,38 +57,34 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     at: Duration,
-    /// What the nodes that are heard may hold together.
+    /// What the nodes that are not silent may hold together.
     total: Part,
-    /// What the silent ones hold.
+    /// What the silent nodes hold.
     silent: Part,
-    /// What those that lack CPU lack.
+    /// What nodes lack together.
     lacking: Part,
 }
 
-/// What a replica has heard of the nodes of one application. Times are of a clock that never goes
-/// back.
+/// What a replica knows of the nodes of one application. Times are of a monotonic clock.
 ///
-/// Cost: a plan takes some steps for each node, at most ten times a second with more than 50 nodes.
-/// Each ask takes some additions for each node.
+/// Cost: a plan visits each node, at most ten times a second with more than 50 nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Grantor {
     heard: BTreeMap<String, Heard>,
     plan: Option<Plan>,
-    /// Since when it hears any.
+    /// Since when it hears nodes.
     since: Option<Duration>,
-    /// Since when the record is known to be new, and until when.
+    /// When the record was first and last seen as new.
     new: Option<(Duration, Duration)>,
 }
 
 impl Grantor {
-    /// Takes what an agent says, and changes the record, which is to be written if it is another
-    /// one then: only the entry of this node changes, and whether the record is new. What the agent
-    /// is told holds only once it is written; none: the record has no room for this node.
+    /// Applies a request to the record: only the entry of this node changes, and whether the record
+    /// is new. The answer is valid once the changed record is written. None: no room for this node.
     pub fn hear(&mut self, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Option<Told> {
         let name = ask.name.clone();
         if !record.hear(node, life, ask) {
-            // An agent that is not as far, as it lost its disk, begins a later life. Others do not
-            // hear this: they hold no less.
+            // An agent that is behind, because it lost its disk, starts a later life.
             let known = record.entry(node).filter(|known| (known.life, known.number) > (life, ask.number))?;
             let (life, number) = (known.life, known.number);
             return Some(Told { name, life, number, part: Part::ZERO, goal: Part::ZERO });
@@ -97,12 +95,12 @@ impl Grantor {
         let leaves_all = !self.heard.contains_key(node);
         let goal =
             if record.is_new() || hears && !leaves_all { record.part(node) } else { self.goal(record, node, now) };
-        // What it says that it holds, also where the record has no room for it: the goal is less.
+        // What it holds, also if the record has no room for it: then the goal is less.
         let part = record.part(node).max(ask.part);
         Some(Told { name, life, number: ask.number, part, goal })
     }
 
-    /// The nodes of a record of which nothing was heard for so long.
+    /// The silent nodes of a record.
     pub fn silent<'a>(&self, record: &'a Record) -> Vec<&'a String> {
         record.nodes().map(|(node, _)| node).filter(|node| !self.heard.contains_key(*node)).collect()
     }
@@ -112,7 +110,7 @@ impl Grantor {
         if self.heard.is_empty() {
             self.since = None;
         }
-        // More than all is as good as all, and takes less from others.
+        // More than everything would take more from others.
         let (wants, least) = (ask.wants.min(Part::WHOLE), ask.least.min(Part::WHOLE));
         if wants.max(least) == Part::ZERO {
             self.heard.remove(node);
@@ -135,7 +133,7 @@ impl Grantor {
             self.new = None;
             return;
         }
-        // If it heard nobody in between, this may be another loss of the record.
+        // After a gap, the record may have been lost again.
         let known = self.new.filter(|(_, last)| now.saturating_sub(*last) < HEARS);
         let since = known.map_or(now, |(since, _)| since);
         self.new = Some((since, now));
@@ -144,28 +142,22 @@ impl Grantor {
         }
     }
 
-    /// Gives a node what it should have, as far as that is free. Returns what it should keep.
+    /// Gives a node what it should have, as far as it is free. Returns what it should keep.
     fn goal(&mut self, record: &mut Record, node: &str, now: Duration) -> Part {
-        let (plan, share, leaves) = match (self.plan, self.heard.get(node)) {
-            (_, None) => return Part::ZERO,
-            (Some(plan), Some(Heard { share: Some(share), leaves, .. }))
-                if self.heard.len() > FEW && now.saturating_sub(plan.at) < PLAN =>
-            {
-                (plan, *share, *leaves)
-            }
-            _ => {
-                let plan = self.plan(record, now);
-                match self.heard.get(node) {
-                    Some(Heard { share: Some(share), leaves, .. }) => (plan, *share, *leaves),
-                    _ => return record.part(node),
-                }
-            }
+        let Some(heard) = self.heard.get(node) else { return Part::ZERO };
+        let holds = heard.share.is_some() && self.heard.len() > FEW;
+        let plan = match self.plan.filter(|plan| holds && now.saturating_sub(plan.at) < PLAN) {
+            Some(plan) => plan,
+            None => self.plan(record, now),
+        };
+        let Some(Heard { share: Some(share), leaves, .. }) = self.heard.get(node).copied() else {
+            return record.part(node);
         };
         let held = record.part(node);
         let free = plan.total.minus(record.held().minus(plan.silent));
         let is_lacking = share.is_lacking(held);
         if is_lacking || share.should > held.scaled(WORTH) {
-            // Those that lack CPU come first.
+            // Nodes that lack CPU come first.
             let free = if is_lacking { free } else { free.minus(plan.lacking) };
             record.raise(node, share.should.min(held.plus(free)));
         }
@@ -178,12 +170,12 @@ impl Grantor {
         let all: Part = held.iter().copied().sum();
         let silent = record.held().minus(all);
         let rest = Part::WHOLE.minus(silent);
-        // One without a limit of its own makes all of it available.
+        // One unlimited container makes the whole limit available.
         let own: Option<Part> = self.heard.values().map(|heard| heard.own).sum();
         let total = own.map_or(rest, |own| own.min(rest));
         let needs: Vec<Need> = self.heard.values().map(Heard::need).collect();
         let mut lacking = Part::ZERO;
-        // Who has more than it should: how much, and what of that it could leave.
+        // Nodes with more than they should hold, and how much of it they could give.
         let mut more = Vec::new();
         for (((heard, need), should), held) in self.heard.values_mut().zip(&needs).zip(divide(total, &needs)).zip(held)
         {
@@ -198,7 +190,7 @@ impl Grantor {
                 heard.leaves = None;
             }
         }
-        // As few as possible leave something: each one writes.
+        // As few as possible, because each of them writes.
         let mut missing = lacking.plus(all).minus(total);
         more.sort_by_key(|(could, _)| std::cmp::Reverse(*could));
         for (could, heard) in more {
@@ -217,6 +209,36 @@ impl Grantor {
 impl Heard {
     fn need(&self) -> Need {
         Need { least: self.least.get(), wants: self.wants.get() }
+    }
+}
+
+/// A need without small fluctuations, because each change of a part is a write: the largest value
+/// of the last 10 to 20 seconds. A fall by more than 8% counts at once, because others may wait for
+/// what a burst leaves.
+#[derive(Clone, Copy, Debug)]
+struct Steady {
+    last: Part,
+    present: Part,
+    since: Duration,
+}
+
+impl Steady {
+    const fn new(part: Part, now: Duration) -> Self {
+        Self { last: part, present: part, since: now }
+    }
+
+    fn get(&self) -> Part {
+        self.last.max(self.present)
+    }
+
+    fn hear(&mut self, part: Part, now: Duration) {
+        if part < self.get().scaled(FALLS) {
+            *self = Self::new(part, now);
+        } else if now.saturating_sub(self.since) >= SPAN {
+            *self = Self { last: self.present, present: part, since: now };
+        } else {
+            self.present = self.present.max(part);
+        }
     }
 }
 

@@ -1,27 +1,26 @@
-//! What agents and replicas say to each other.
+//! The messages of agents and replicas.
 
 use crate::part::Part;
 use serde::{Deserialize, Serialize};
 
-/// The path of these messages.
 pub const LEASE_PATH: &str = "/v1/lease";
 
-/// What an agent says of one application. One that it has left holds, wants and keeps nothing.
+/// One application of an agent. All parts are 0 for one that the node has left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
     /// `namespace/name`.
     pub name: String,
-    /// How often it has given something in this life.
+    /// The number of falls in this life.
     pub number: u64,
-    /// What it holds.
+    /// What the node holds.
     pub part: Part,
     /// What its containers could use now, with some slack.
     pub wants: Part,
-    /// What they keep at least.
+    /// Their guaranteed minimum.
     pub least: Part,
-    /// The sum of the containers' own limits; none: one has no limit, or the limit of the
-    /// application may exceed them.
+    /// The sum of the containers' own limits; none: one is unlimited, or the application's limit
+    /// may exceed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<Part>,
 }
@@ -33,38 +32,33 @@ impl Ask {
     }
 }
 
-/// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asks {
-    /// The node.
     pub node: String,
     /// The agent's start: each one has a larger number.
     pub life: u64,
-    /// The applications.
     pub apps: Vec<Ask>,
 }
 
-/// What a replica says of one application to one node.
+/// The answer of a replica for one application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// `namespace/name`.
     pub name: String,
-    /// To which life of the agent this is said; if it is a later one than the agent's, the agent
-    /// has to begin a later one.
+    /// The life and number that it answers. If they are later than the agent's, the agent must
+    /// start a later life.
     pub life: u64,
-    /// To which number.
     pub number: u64,
     /// What the node holds.
     pub part: Part,
-    /// What it is to keep of it: others need the rest.
+    /// What it is to keep of that, because others need the rest.
     pub goal: Part,
 }
 
-/// What a replica says. It says nothing of applications whose record it could not write.
+/// The answer of a replica, without applications whose record it could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tolds {
-    /// The applications.
     pub apps: Vec<Told>,
 }
 

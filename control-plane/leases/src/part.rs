@@ -9,43 +9,36 @@ use std::iter::Sum;
 pub struct Part(u32);
 
 impl Part {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
-    /// All of the limit.
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// So many millionths.
     pub const fn millionths(millionths: u32) -> Self {
         Self(millionths)
     }
 
-    /// How many millionths.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// What an amount is of a limit, rounded up: less would not hold it. [`u32::MAX`] at most.
+    /// The part that an amount is of a limit, rounded up so that it holds the amount. Saturates.
     pub fn of(amount: f64, limit: f64) -> Self {
-        // Casts of floats saturate.
         Self((amount / limit * f64::from(Self::WHOLE.0)).ceil() as u32)
     }
 
-    /// This part of a limit.
     pub fn times(self, limit: f64) -> f64 {
         f64::from(self.0) / f64::from(Self::WHOLE.0) * limit
     }
 
-    /// This part of this part.
     pub const fn scaled(self, by: f64) -> Self {
         Self((self.0 as f64 * by) as u32)
     }
 
-    /// The difference, or nothing.
+    /// Saturates.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The sum.
+    /// Saturates.
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }

@@ -1,28 +1,27 @@
 //! An amount of memory.
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::quantity::{Written, arithmetic};
+use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::ops::{Add, Sub};
 use std::str::FromStr;
 
 /// Memory in bytes. Sums saturate, differences do so at zero.
 ///
-/// Read as Kubernetes writes it: `1048576`, `64Mi`, `1.5Gi`, `100M`, `1e9`, or `128974848000m`, in
-/// thousandths of a byte, which vertical autoscalers write. A part of a byte counts as one.
+/// Read as Kubernetes writes it: `1048576`, `64Mi`, `1.5Gi`, `100M`, `1e9`, or `128974848000m`, the
+/// thousandths of a byte that vertical autoscalers write. Fractions of a byte are rounded up.
 /// Serialized as a number of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Bytes(u64);
 
-/// A text is no amount of memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no amount of memory; allowed: bytes such as 1048576 or 1e9, or a number with Ki to Ei, k to E or m, such as 64Mi"
+    "{0:?} is not an amount of memory; allowed: bytes such as 1048576 or 1e9, or a number with Ki to Ei, k to E or m, such as 64Mi"
 )]
 pub struct NotBytes(String);
 
-/// Suffixes: the power of ten, as part of the number, so that it is read exactly; and the factor.
+/// Suffix; power of ten, appended to the digits so that the number is parsed exactly; factor.
 const UNITS: [(&str, &str, u64); 13] = [
     ("Ki", "", 1 << 10),
     ("Mi", "", 1 << 20),
@@ -40,25 +39,21 @@ const UNITS: [(&str, &str, u64); 13] = [
 ];
 
 impl Bytes {
-    /// None.
     pub const ZERO: Self = Self(0);
 
-    /// So many bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many times 2^20 bytes.
     pub const fn mebi(mebibytes: u64) -> Self {
         Self(mebibytes.saturating_mul(1 << 20))
     }
 
-    /// Bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// A part of it, rounded down; the part is 0 to 1.
+    /// A fraction of it, 0 to 1, rounded down.
     pub fn part(self, part: f64) -> Self {
         Self((self.0 as f64 * part.clamp(0.0, 1.0)) as u64)
     }
@@ -71,12 +66,6 @@ impl Add for Bytes {
     }
 }
 
-impl AddAssign for Bytes {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
 impl Sub for Bytes {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
@@ -84,17 +73,7 @@ impl Sub for Bytes {
     }
 }
 
-impl SubAssign for Bytes {
-    fn sub_assign(&mut self, other: Self) {
-        *self = *self - other;
-    }
-}
-
-impl Sum for Bytes {
-    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
-        amounts.fold(Self::ZERO, Add::add)
-    }
-}
+arithmetic!(Bytes);
 
 impl FromStr for Bytes {
     type Err = NotBytes;
@@ -116,27 +95,13 @@ impl FromStr for Bytes {
     }
 }
 
-/// From text, or from a number of bytes.
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Quantity;
-        impl Visitor<'_> for Quantity {
-            type Value = Bytes;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an amount of memory, such as 64Mi or 1.5Gi")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Bytes, E> {
-                Ok(Bytes(number))
-            }
-            /// `1e9` is one in YAML.
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Bytes, E> {
-                self.visit_str(&number.to_string())
-            }
+impl TryFrom<Written> for Bytes {
+    type Error = NotBytes;
+    fn try_from(written: Written) -> Result<Self, NotBytes> {
+        match written {
+            Written::Whole(bytes) => Ok(Self(bytes)),
+            other => other.to_string().parse(),
         }
-        deserializer.deserialize_any(Quantity)
     }
 }
 
@@ -207,7 +172,7 @@ mod tests {
             "99999999999Ti",
         ] {
             let error = text.parse::<Bytes>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is no amount of memory; allowed: ")), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is not an amount of memory; allowed: ")), "{error}");
         }
         assert_eq!(bloc_yaml::read::<Bytes>("1024").unwrap(), Bytes(1_024));
         assert_eq!(bloc_yaml::read::<Bytes>("4Mi").unwrap(), Bytes::mebi(4));

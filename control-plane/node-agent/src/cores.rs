@@ -1,48 +1,42 @@
 //! An amount of CPU.
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer};
+use crate::quantity::{Written, arithmetic};
+use serde::Deserialize;
 use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::ops::{Add, Mul, Sub};
 use std::str::FromStr;
 
-/// CPU in cores: 1.5 is a core and a half. Finite, never negative.
+/// CPU in cores: 1.5 is a core and a half. Finite, never negative: differences saturate at zero.
 ///
-/// Written as Kubernetes writes it: `2`, `0.5` or `500m`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+/// Read as Kubernetes writes it: `2`, `0.5` or `500m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Cores(f64);
 
-/// A text is no amount of CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no amount of CPU; allowed: cores such as 2 or 0.5, or thousandths such as 500m")]
+#[error("{0:?} is not an amount of CPU; allowed: cores such as 2 or 0.5, or thousandths such as 500m")]
 pub struct NotCores(String);
 
 impl Cores {
-    /// None.
     pub const ZERO: Self = Self(0.0);
 
-    /// So many cores; 0 for what is negative or no number.
+    /// 0 for a number that is negative or not finite.
     pub const fn new(cores: f64) -> Self {
         Self(if cores > 0.0 && cores < f64::INFINITY { cores } else { 0.0 })
     }
 
-    /// So many thousandths of a core.
     pub fn milli(thousandths: u32) -> Self {
         Self(f64::from(thousandths) / 1_000.0)
     }
 
-    /// Cores.
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// The smaller one.
     pub const fn min(self, other: Self) -> Self {
         if other.0 < self.0 { other } else { self }
     }
 
-    /// The larger one.
     pub const fn max(self, other: Self) -> Self {
         if other.0 > self.0 { other } else { self }
     }
@@ -55,23 +49,10 @@ impl Add for Cores {
     }
 }
 
-impl AddAssign for Cores {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-/// Saturates at zero.
 impl Sub for Cores {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
         Self::new(self.0 - other.0)
-    }
-}
-
-impl SubAssign for Cores {
-    fn sub_assign(&mut self, other: Self) {
-        *self = *self - other;
     }
 }
 
@@ -82,11 +63,7 @@ impl Mul<f64> for Cores {
     }
 }
 
-impl Sum for Cores {
-    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
-        amounts.fold(Self::ZERO, Add::add)
-    }
-}
+arithmetic!(Cores);
 
 impl FromStr for Cores {
     type Err = NotCores;
@@ -100,29 +77,10 @@ impl FromStr for Cores {
     }
 }
 
-/// From text, or from a number of cores.
-impl<'de> Deserialize<'de> for Cores {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Quantity;
-        impl Visitor<'_> for Quantity {
-            type Value = Cores;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an amount of CPU, such as 2, 0.5 or 500m")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Cores, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Cores, E> {
-                self.visit_str(&number.to_string())
-            }
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Cores, E> {
-                self.visit_str(&number.to_string())
-            }
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Cores, E> {
-                self.visit_str(&number.to_string())
-            }
-        }
-        deserializer.deserialize_any(Quantity)
+impl TryFrom<Written> for Cores {
+    type Error = NotCores;
+    fn try_from(written: Written) -> Result<Self, NotCores> {
+        written.to_string().parse()
     }
 }
 
@@ -143,7 +101,7 @@ mod tests {
         }
         for text in ["", "m", "-1", "+1", "1e3", "NaN", "inf", "1 ", "1k", "1.2.3", "."] {
             let error = text.parse::<Cores>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is no amount of CPU; allowed: ")), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is not an amount of CPU; allowed: ")), "{error}");
         }
     }
 

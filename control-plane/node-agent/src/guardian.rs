@@ -1,21 +1,19 @@
-//! The guardian: a process that starts the agent, and releases what it has changed if it dies.
+//! The guardian: a process that starts the agent, and [releases](crate::originals) what the agent
+//! has changed if it dies.
 //!
-//! The agent is its child. The agent writes a byte to its standard output with each step, and reads
-//! its standard input. Before the agent starts, the guardian releases what a crash has left: an
-//! agent that does not know the pods yet, or that does not start, leaves nothing throttled.
+//! The agent, its child, writes a byte to its standard output with each step, and reads its
+//! standard input. The guardian also releases before the agent starts: an agent that does not know
+//! the pods yet, or that does not start, leaves nothing throttled.
 //!
-//! | what happens | what follows |
+//! | event | effect |
 //! |---|---|
 //! | SIGTERM, SIGINT | the guardian writes `stop`; the agent releases or restores, and ends |
 //! | the agent dies | the guardian releases, and ends with an error |
-//! | the agent is silent for [`SILENCE`], or does not stop in [`STOP`] | the guardian kills it, releases, and ends with an error |
+//! | the agent is silent for [`SILENCE`], or does not stop within [`STOP`] | the guardian kills it, releases, and ends with an error |
 //! | the guardian dies | the agent reads the end of its input, releases, and ends |
 //! | both die | quotas stay as they are until the next start |
 //!
 //! In a container the guardian is the first process: if it dies, the kernel ends the agent too.
-//!
-//! To release is to give each group the larger of its originals and what it has, of CPU shares its
-//! original. See [`originals`](crate::originals).
 
 use crate::agent::STEP;
 use crate::cgroup::Tree;
@@ -29,38 +27,30 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
-/// After such a silence the agent counts as hung.
+/// After this silence the agent counts as hung.
 pub const SILENCE: Duration = Duration::from_secs(5);
-/// How long it may take to start, on a node without CPU to spare.
+/// How long the agent may take to start, on a node without spare CPU.
 pub const START: Duration = Duration::from_secs(30);
-/// How often the right to change quotas is asked for, each 100 ms: the last agent may be ending.
+/// Attempts to lock, one each 100 ms: the last agent may be ending.
 const LOCK_TRIES: u32 = 50;
-/// How long the agent may take to end.
 pub const STOP: Duration = Duration::from_secs(10);
-/// What the agent reads when it shall end.
 pub const STOP_WORD: &[u8] = b"stop\n";
 
-/// The right to change quotas: one process for each state directory.
-///
-/// # Errors
-/// Another process has it, or the file cannot be made.
+/// Allows one process for each state directory to change groups.
 pub fn lock(directory: &Path, name: &str) -> Result<Flock<File>> {
-    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be made", directory.display()))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
     let path = directory.join(name);
-    let file = File::create(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    let file = File::create(&path).with_context(|| format!("{}: cannot be created", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
         Err((_, error)) => bail!("{}: another agent runs with this state: {error}", path.display()),
     }
 }
 
-/// The same, but waits for a process that is just ending.
-///
-/// # Errors
-/// As [`lock`].
+/// The same, but waits for a process that is ending.
 pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> {
     for _ in 1..LOCK_TRIES {
         if let Ok(lock) = lock(directory, name) {
@@ -71,18 +61,16 @@ pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> 
     lock(directory, name)
 }
 
-/// Runs the agent with these arguments, and guards it.
-///
-/// # Errors
-/// The agent did not end as it was told. Its groups are released.
+/// Runs the agent with these arguments. An error means that it did not stop as it was told; its
+/// groups are released then.
 pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<()> {
-    // First: until then, the first process of a container ignores signals.
+    // First, because until then the first process of a container ignores signals.
     let stopped = process::stopped()?;
     let _lock = wait_for_lock(state, "guardian.lock").await?;
     // An agent without its guardian may be ending.
     let agents = wait_for_lock(state, "agent.lock").await?;
     if let Err(error) = release(tree, state) {
-        tracing::error!(%error, "what a crash has left is not released");
+        tracing::error!(%error, "what a crash has left cannot be released");
     }
     drop(agents);
     let program = std::env::current_exe().context("the path of this program is not known")?;
@@ -104,7 +92,7 @@ pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<
     let problem = match ended {
         Err(why) => why.to_owned(),
         Ok(()) => {
-            // If it is gone already, its status says so.
+            // If the agent is gone, its status says so.
             let _ = input.write_all(STOP_WORD).await;
             match timeout(STOP, agent.wait()).await {
                 Ok(Ok(status)) if status.success() => return Ok(()),
@@ -114,12 +102,16 @@ pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<
             }
         }
     };
-    end(&mut agent).await;
+    // One that waits for a disk does not end: its groups are released nevertheless.
+    match timeout(SILENCE, agent.kill()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the agent cannot be killed"),
+        Err(_) => tracing::warn!("the agent does not end"),
+    }
     release(tree, state).with_context(|| problem.clone())?;
     bail!("{problem}; its groups are released")
 }
 
-/// Completes when the agent has died or hangs.
 async fn silence(output: &mut ChildStdout) -> &'static str {
     let (mut beat, mut patience) = ([0; 16], START);
     loop {
@@ -131,16 +123,6 @@ async fn silence(output: &mut ChildStdout) -> &'static str {
     }
 }
 
-async fn end(agent: &mut Child) {
-    // One that waits for a disk does not end: its groups are released all the same.
-    match timeout(SILENCE, agent.kill()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "the agent cannot be killed"),
-        Err(_) => tracing::warn!("the agent does not end"),
-    }
-}
-
-/// Releases what the state file names.
 fn release(tree: &Tree, state: &Path) -> Result<()> {
     if !tree.is_there() {
         bail!("{}: the directory is gone", tree.path().display());

@@ -1,26 +1,24 @@
-//! The node agent: it moves CPU and memory between the containers of one application, under one
-//! limit.
+//! The node agent: moves CPU and memory between the containers of an application, under one limit.
 //!
-//! Balancing sends requests to servers with room. The node agent gives room to the containers that
-//! serve them, by what others of their application do not use.
+//! Balancing sends requests to servers with room. The node agent gives more room to the containers
+//! that serve them: what others of their application do not use.
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`cpu`] | the decisions about CPU: pure, in steps of 100 ms |
-//! | [`memory`] | those about memory: pure, each second and when a container asks |
-//! | [`qos`] | those about CPU shares: pure, each second |
+//! | [`cpu`], [`memory`], [`qos`] | the rules for CPU, memory and CPU shares, as pure code |
 //! | [`cgroup`] | the kernel's files |
 //! | [`agent`] | one node: reads counters, decides, writes |
 //! | [`setting`] | what a group has of one resource |
 //! | [`originals`], [`state`] | what the groups had before, on the host |
 //! | [`guardian`], [`run`] | the two processes |
-//! | [`config`], [`source`], [`pods`] | what operator and Kubernetes say |
+//! | [`config`], [`source`], [`pods`] | the configuration and the pods |
 //! | [`metrics`] | what the operator sees |
-//! | [`report`] | what the control plane is told |
-//! | [`lease`] | the parts of limits over nodes, which the control plane leases |
-//! | [`replicas`] | where the control plane is, and how it is told something |
+//! | [`report`] | quotas to the control plane, response times from it |
+//! | [`lease`] | leases of limits over nodes |
+//! | [`replicas`] | HTTP requests to the control plane |
 //! | [`cores`], [`bytes`] | the units |
-//! | `bloc-daemon` | what the control plane has, too: options, messages, files, ports |
+//! | `bloc-daemon` | shared with the control plane: options, messages, files, ports |
+#![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
 pub mod agent;
 pub mod bytes;
@@ -35,6 +33,7 @@ pub mod metrics;
 pub mod originals;
 pub mod pods;
 pub mod qos;
+mod quantity;
 pub mod replicas;
 pub mod report;
 pub mod run;

@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 /// Moves CPU and memory between the containers of an application, under one limit.
 #[derive(Parser)]
@@ -40,39 +39,38 @@ enum Command {
     /// The agent itself, which `run` starts
     #[command(hide = true)]
     Agent(Run),
-    /// Gives every group the quota, the limits and the CPU shares back that it had before an agent
-    /// changed them
+    /// Restores the quotas, limits and CPU shares that groups had before an agent changed them
     Restore(Place),
-    /// Checks a configuration; exit code 1 and the reason if it would be refused
+    /// Checks a configuration; exits with 1 and the reason if an agent would refuse it
     Check {
-        /// The file
+        /// The configuration
         file: PathBuf,
     },
 }
 
 #[derive(Args)]
 struct Place {
-    /// The kubelet's directory of groups, such as /sys/fs/cgroup/kubepods.slice; with version 1
-    /// that of the cpu hierarchy
+    /// The kubelet's directory of groups, such as /sys/fs/cgroup/kubepods.slice; for cgroup version
+    /// 1 the one in the cpu hierarchy
     #[arg(long, value_name = "DIR")]
     cgroups: PathBuf,
 
-    /// With version 1: the same directory of the cpuacct hierarchy
+    /// For cgroup version 1: the same directory in the cpuacct hierarchy
     #[arg(long, value_name = "DIR")]
     cpuacct: Option<PathBuf>,
 
-    /// With version 1: the same directory of the memory hierarchy, to manage memory
+    /// For cgroup version 1: the same directory in the memory hierarchy, to manage memory
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
 
-    /// Where the originals are kept, on the host
+    /// Where the original settings are saved, on the host
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
 }
 
 #[derive(Args)]
 #[command(mut_arg("listen", |arg| {
-    let help = "Where to serve GET /metrics and /healthz; port 0 takes a free one";
+    let help = "Address that serves GET /metrics and /healthz; port 0 takes a free one";
     arg.required(false).default_value("127.0.0.1:7082").help(help)
 }))]
 struct Run {
@@ -83,31 +81,30 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
-    /// Where the pods of this node come from: kubernetes, or file:PATH, a YAML file that is read
-    /// again when it changes
+    /// The source of the node's pods: kubernetes, or file:PATH, a YAML file that is read again when
+    /// it changes
     #[arg(long, value_name = "SOURCE")]
     pods: Source,
 
-    /// With kubernetes: the name of this node
+    /// The name of this node; required with --pods kubernetes
     #[arg(long, value_name = "NAME", env = "NODE_NAME", required_if_eq("pods", "kubernetes"))]
     node: Option<String>,
 
-    /// With kubernetes: the namespace of the agent's own DaemonSet
+    /// With --pods kubernetes: the namespace of the agent's own DaemonSet
     #[arg(long, value_name = "NAME", default_value = "bloc-node")]
     namespace: String,
 
-    /// With kubernetes: its name
+    /// With --pods kubernetes: the name of the agent's own DaemonSet
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
 
-    /// The control plane, which is told the quotas of pods, so that their sidecars follow, is asked
-    /// for response times, and leases parts of limits over nodes: http://HOST:PORT; each address of
-    /// the name is told
+    /// The control plane, http://HOST:PORT, at each address of the name. It gets the pods' quotas,
+    /// which their sidecars follow, and provides response times and leases of limits over nodes
     #[arg(long, value_name = "URL")]
     control_plane: Option<Target>,
 
-    /// A file with the token by which the control plane knows this node; read for each request. It
-    /// leases parts of limits over nodes to who has one
+    /// The file with the token that proves to the control plane which node this is; read for each
+    /// request. Leases may need it
     #[arg(long, value_name = "FILE", requires = "control_plane")]
     token: Option<PathBuf>,
 
@@ -130,7 +127,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            // Not by returning: a thread may wait for input that never ends.
+            // Returning would wait for a thread that reads input.
             std::process::exit(1)
         }
     }
@@ -138,13 +135,8 @@ async fn main() -> ExitCode {
 
 async fn guard(arguments: &Run) -> Result<()> {
     arguments.log.start();
-    let tree = tree(&arguments.place)?;
-    let mut agents: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match agents.first_mut() {
-        Some(command) => *command = "agent".into(),
-        None => bail!("the command is missing"),
-    }
-    guardian::guard(&agents, &tree, &arguments.place.state).await
+    let agent: Vec<OsString> = std::iter::once("agent".into()).chain(std::env::args_os().skip(2)).collect();
+    guardian::guard(&agent, &tree(&arguments.place)?, &arguments.place.state).await
 }
 
 async fn agent(arguments: Run) -> Result<()> {
@@ -155,29 +147,29 @@ async fn agent(arguments: Run) -> Result<()> {
     let _lock = guardian::wait_for_lock(&arguments.place.state, "agent.lock").await?;
     let listener = arguments.listen.bind("metrics").await?;
     let capacity = capacity()?;
-    tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
+    tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starting");
     let state = State::open(&arguments.place.state)?;
     let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let node = arguments.node.clone().or_else(host).unwrap_or_default().to_lowercase();
-    let (file, saved) = LeaseFile::open(&arguments.place.state, &node)?;
-    let leases = arguments.control_plane.as_ref().map(|_| Leases::new(&saved));
-    let agent = Agent::new(tree, state, capacity).with_leases(leases.clone());
-    // Response times come from there, and parts of limits over nodes.
-    let read = if arguments.control_plane.is_some() { Config::read } else { Config::read_without_control_plane };
-    let config = Watched::new(arguments.config, read);
+    let mut agent = Agent::new(tree, state, capacity);
     let mut shared = Shared::default();
-    let asker = arguments.control_plane.clone().zip(leases).map(|(target, leases)| {
-        let asker = Asker { target, node: node.clone(), token: arguments.token, file, saved };
+    let read = if arguments.control_plane.is_some() { Config::read } else { Config::read_without_control_plane };
+    // Read without a control plane, too: a file that cannot be read must not be ignored.
+    let (file, saved) = LeaseFile::open(&arguments.place.state, &node)?;
+    if let Some(target) = arguments.control_plane {
+        let leases = Leases::new(&saved);
+        agent = agent.with_leases(Some(leases.clone()));
+        let asker = Asker { target: target.clone(), node: node.clone(), token: arguments.token, file, saved };
         let counted = shared.clone();
-        tokio::spawn(lease::ask(asker, leases, move |kind, error| counted.count_error(kind, error)))
-    });
-    let reporter = arguments.control_plane.map(|target| {
-        let (told, heard, counted) = (shared.tell(), shared.heard(), shared.clone());
+        tokio::spawn(lease::ask(asker, leases, move |kind, error| counted.count_error(kind, error)));
+        let ((told, heard), counted) = (shared.report(), shared.clone());
         let failed = move |error| counted.count_error("control-plane", error);
-        tokio::spawn(report::report(target, node, told, heard, failed))
-    });
-    let server = tokio::spawn(run::serve(listener, shared.clone()));
-    let done = match arguments.pods {
+        tokio::spawn(report::report(target, node, told, heard, failed));
+    }
+    let config = Watched::new(arguments.config, read);
+    tokio::spawn(run::serve(listener, shared.clone()));
+    // The tasks end with the runtime.
+    match arguments.pods {
         Source::File(path) => {
             let pods = Pods::File(Watched::new(path, source::read_pods));
             run::run(agent, config, pods, shared, std::future::ready(false)).await
@@ -187,24 +179,18 @@ async fn agent(arguments: Run) -> Result<()> {
             let node = arguments.node.context("--node is missing")?;
             let (sender, told) = watch::channel(Arc::default());
             let (asked, counted) = (client.clone(), shared.clone());
-            let watcher = tokio::spawn(async move {
+            tokio::spawn(async move {
                 let failed = || counted.count_error("pods", "a request to the Kubernetes API");
                 kubernetes::watch(asked, &node, sender, failed).await;
             });
             let leaves = kubernetes::is_leaving(client, &arguments.namespace, &arguments.daemon_set);
             let pods = Pods::Told { pods: told, without: arguments.namespace.clone() };
-            let done = run::run(agent, config, pods, shared, leaves).await;
-            watcher.abort();
-            done
+            run::run(agent, config, pods, shared, leaves).await
         }
-    };
-    server.abort();
-    asker.inspect(JoinHandle::abort);
-    reporter.inspect(JoinHandle::abort);
-    done
+    }
 }
 
-/// How long `restore` goes on.
+/// How long `restore` tries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn restore(place: &Place) -> Result<()> {
@@ -232,14 +218,14 @@ fn tree(place: &Place) -> Result<Tree> {
     Ok(Tree::open(&place.cgroups, place.cpuacct.as_deref())?.with_memory(place.memory.as_deref())?)
 }
 
-/// What this node has: not what this process may use.
+/// The node's resources, not those that this process may use.
 fn capacity() -> Result<Capacity> {
     let value = |variable| Ok::<_, anyhow::Error>(sysconf(variable)?.filter(|value| *value > 0));
     let online = value(SysconfVar::_NPROCESSORS_ONLN)?.and_then(|online| u32::try_from(online).ok());
-    let cores = Cores::new(f64::from(online.context("the number of processors is not known")?));
+    let cores = Cores::new(f64::from(online.context("the number of processors is unknown")?));
     let pages = value(SysconfVar::_PHYS_PAGES)?.zip(value(SysconfVar::PAGE_SIZE)?);
     let bytes = pages.and_then(|(pages, size)| u64::try_from(pages.checked_mul(size)?).ok());
-    Ok(Capacity { cores, memory: Bytes::new(bytes.context("the size of the memory is not known")?) })
+    Ok(Capacity { cores, memory: Bytes::new(bytes.context("the size of the memory is unknown")?) })
 }
 
 #[cfg(test)]

@@ -1,230 +1,161 @@
-//! What the agent shows, for Prometheus (OpenMetrics text).
-//!
-//! | metric | kind | meaning |
-//! |---|---|---|
-//! | `bloc_node_cpu_quota_cores{app,pod,container}` | gauge | what a container may use; when observing, what it would; missing without a limit |
-//! | `bloc_node_cpu_used_cores{app,pod,container}` | gauge | its use in the last second |
-//! | `bloc_node_cpu_slack_cores{app,pod,container}` | gauge | quota minus use; when observing, of the quota that it would have |
-//! | `bloc_node_cpu_throttled_ratio{app,pod,container}` | gauge | the share of the kernel's periods in which it was throttled, 0 to 1; by the quota in force |
-//! | `bloc_node_cpu_managed{app,pod,container}` | gauge | 1 if it is under the limit; 0 if it has just come, somebody else has written its quota, a file cannot be read or written, or the limit leaves no room |
-//! | `bloc_node_cpu_shares{app,pod,container}` | gauge | CPU shares of a container in QoS mode, 1,024 for a core; when observing, what they would be |
-//! | `bloc_node_cpu_shares_requested{app,pod,container}` | gauge | what its `requests` give |
-//! | `bloc_node_qos_managed{app,pod,container}` | gauge | 1 if its shares move; 0 if it has just come, somebody else has written its shares, or they cannot be read or written |
-//! | `bloc_node_qos_foreign_writes_total{app,pod,container}` | counter | shares that somebody else has written |
-//! | `bloc_node_qos_response_seconds{app,pod,container}` | gauge | the mean response time of its pod when it was last judged; missing before |
-//! | `bloc_node_qos_target_seconds{app}` | gauge | the response time that is to be kept |
-//! | `bloc_node_memory_limit_bytes{app,pod,container}` | gauge | the limit of a container, at which it asks for more; when observing, what it would be; missing without a limit |
-//! | `bloc_node_memory_used_bytes{app,pod,container}` | gauge | its working set in the last second: what it uses without inactive page cache |
-//! | `bloc_node_memory_slack_bytes{app,pod,container}` | gauge | limit minus use |
-//! | `bloc_node_memory_managed{app,pod,container}` | gauge | as for CPU |
-//! | `bloc_node_oom_kills_total{app,pod}` | counter | processes that the kernel has killed in a pod for lack of memory, since the pod exists |
-//! | `bloc_node_app_cpu_limit_cores{app}` | gauge | the limit in force |
-//! | `bloc_node_app_cpu_free_cores{app}` | gauge | what no container has of it |
-//! | `bloc_node_lease_part_ratio{app}` | gauge | with a limit over nodes: the part of it that this node may use, 0 to 1 |
-//! | `bloc_node_lease_goal_ratio{app}` | gauge | what it is to keep of that: others need the rest |
-//! | `bloc_node_lease_held_ratio{app}` | gauge | what is in force: the limit on this node, or more while quotas fall |
-//! | `bloc_node_lease_age_seconds{app}` | gauge | since when no replica of the control plane has said what this node holds |
-//! | `bloc_node_app_memory_limit_bytes{app}` | gauge | the limit in force |
-//! | `bloc_node_app_memory_pool_bytes{app}` | gauge | what no container has of it |
-//! | `bloc_node_memory_grants_total{app}` | counter | how often a container got memory that it asked for |
-//! | `bloc_node_memory_refused_grants_total{app}` | counter | how often nobody had what a container lacks; each second while that is so |
-//! | `bloc_node_enforcing` | gauge | 1 with `mode: enforce` |
-//! | `bloc_node_config_ok` | gauge | 0 if the configuration is refused; the last good one stays in force |
-//! | `bloc_node_steps_total` | counter | steps of 100 ms |
-//! | `bloc_node_writes_total` | counter | quotas, limits and shares written |
-//! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
-//! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
-//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals and of what is held of limits over nodes; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told; `lease`, it does not say what this node holds |
+//! The metrics of the agent, for Prometheus (OpenMetrics text). Their help texts are the
+//! documentation.
 
-use crate::agent::status::{AppCpu, ContainerCpu, ContainerMemory, ContainerQos, Status, Which};
+use crate::agent::status::{Status, Which};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
-use bloc_leases::Part;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
-/// A name, its help, and a figure of `C`, if it has one.
-type Figure<C, V> = (&'static str, &'static str, fn(&C) -> V);
+/// What has figures, and its labels.
+type Rows<'a, T> = Vec<(Labels, &'a T)>;
 
 /// The metrics of one moment.
-///
-/// # Errors
-/// If formatting fails, which does not happen with a string.
 pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    let cpu: Vec<(Labels, &ContainerCpu)> = status
-        .cpu
-        .iter()
-        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
-        .collect();
-    let memory: Vec<(Labels, &ContainerMemory)> = status
-        .memory
-        .iter()
-        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
-        .collect();
-    let qos: Vec<(Labels, &ContainerQos)> = status
-        .qos
-        .iter()
-        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
-        .collect();
-    gauges(&mut registry, &cpu, &CPU);
-    gauges(&mut registry, &qos, &QOS);
-    gauges(&mut registry, &memory, &MEMORY);
-    counters(
-        &mut registry,
-        &cpu,
-        &[("bloc_node_foreign_writes", "Quotas that somebody else has written", |of| of.which.foreign)],
-    );
-    counters(
-        &mut registry,
-        &qos,
-        &[("bloc_node_qos_foreign_writes", "Shares that somebody else has written", |of| of.which.foreign)],
-    );
-    let apps: Vec<_> = status.qos.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
-    gauges(
-        &mut registry,
-        &apps,
-        &[("bloc_node_qos_target_seconds", "The response time to be kept", |of| Some(of.target.as_secs_f64()))],
-    );
-    counters(
-        &mut registry,
-        &memory,
-        &[("bloc_node_memory_foreign_writes", "Limits that somebody else has written", |of| of.which.foreign)],
-    );
-    let kills: Vec<_> = status
-        .memory
-        .iter()
-        .flat_map(|(app, of)| of.oom_kills.iter().map(move |(pod, kills)| (app, pod, kills)))
-        .map(|(app, pod, kills)| (vec![("app", app.clone()), ("pod", pod.clone())], kills))
-        .collect();
-    counters(&mut registry, &kills, &[("bloc_node_oom_kills", "Processes killed for lack of memory", |kills| *kills)]);
-    let apps: Vec<_> = status.cpu.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
-    gauges(
-        &mut registry,
-        &apps,
-        &[
-            ("bloc_node_app_cpu_limit_cores", "The limit in force", |of| Some(of.limit.get())),
-            ("bloc_node_app_cpu_free_cores", "What no container has of it", |of| Some(of.free.get())),
-        ],
-    );
-    gauges(&mut registry, &apps, &LEASES);
-    let apps: Vec<_> = status.memory.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
-    gauges(
-        &mut registry,
-        &apps,
-        &[
-            ("bloc_node_app_memory_limit_bytes", "The limit in force", |of| Some(amount(of.limit))),
-            ("bloc_node_app_memory_pool_bytes", "What no container has of it", |of| Some(amount(of.pool))),
-        ],
-    );
-    counters(
-        &mut registry,
-        &apps,
-        &[
-            ("bloc_node_memory_grants", "Memory given to containers that asked", |of| of.grants),
-            ("bloc_node_memory_refused_grants", "Nobody had what a container lacks", |of| of.refused_grants),
-        ],
-    );
-    let whole = |registry: &mut Registry, name, help, value: bool| {
+    let r = &mut registry;
+
+    let rows = containers(&status.cpu, |app| &app.containers, |of| &of.which);
+    let help = "CPU quota of a container; when observing, the quota that it would get; missing if unlimited";
+    gauge(r, "bloc_node_cpu_quota_cores", help, &rows, |of| of.quota.map(Cores::get));
+    gauge(r, "bloc_node_cpu_used_cores", "CPU use in the last second", &rows, |of| Some(of.used.get()));
+    let help = "Quota minus use; when observing, of the quota that it would get";
+    gauge(r, "bloc_node_cpu_slack_cores", help, &rows, |of| of.slack().map(Cores::get));
+    let help = "Share of the kernel's periods in which the container was throttled by the quota in force, 0 to 1";
+    gauge(r, "bloc_node_cpu_throttled_ratio", help, &rows, |of| Some(of.throttled));
+    let help = "1 if the container is under the limit; 0 if it is new, its quota was written by somebody else, \
+        a file cannot be read or written, or the limit has no room";
+    gauge(r, "bloc_node_cpu_managed", help, &rows, |of| Some(of.which.managed.into()));
+    counter(r, "bloc_node_foreign_writes", "Quotas written by somebody else", &rows, |of| of.which.foreign);
+
+    let rows = apps(&status.cpu);
+    gauge(r, "bloc_node_app_cpu_limit_cores", "CPU limit in force", &rows, |of| Some(of.limit.get()));
+    let help = "Part of the CPU limit that no container has";
+    gauge(r, "bloc_node_app_cpu_free_cores", help, &rows, |of| Some(of.free.get()));
+    let help = "Part of a limit over nodes that this node may use, 0 to 1";
+    gauge(r, "bloc_node_lease_part_ratio", help, &rows, |of| Some(of.lease?.part.times(1.0)));
+    let help = "What this node is to keep of its part, because other nodes need the rest";
+    gauge(r, "bloc_node_lease_goal_ratio", help, &rows, |of| Some(of.lease?.goal.times(1.0)));
+    let help = "Part that is in force: the limit on this node, or more while quotas fall";
+    gauge(r, "bloc_node_lease_held_ratio", help, &rows, |of| Some(of.lease?.held.times(1.0)));
+    let help = "Time since a replica of the control plane last confirmed what this node holds";
+    gauge(r, "bloc_node_lease_age_seconds", help, &rows, |of| Some(of.lease?.age.as_secs_f64()));
+
+    let rows = containers(&status.qos, |app| &app.containers, |of| &of.which);
+    let help = "CPU shares of a container in QoS mode, 1024 for a core; when observing, what they would be";
+    gauge(r, "bloc_node_cpu_shares", help, &rows, |of| Some(of.shares));
+    let help = "CPU shares by the requests of the container";
+    gauge(r, "bloc_node_cpu_shares_requested", help, &rows, |of| Some(of.requested));
+    let help = "1 if the container's shares move; 0 if it is new, its shares were written by somebody else, \
+        or they cannot be read or written";
+    gauge(r, "bloc_node_qos_managed", help, &rows, |of| Some(of.which.managed.into()));
+    let help = "Mean response time of the container's pod when it was last judged; missing before";
+    gauge(r, "bloc_node_qos_response_seconds", help, &rows, |of| of.response);
+    counter(r, "bloc_node_qos_foreign_writes", "Shares written by somebody else", &rows, |of| of.which.foreign);
+    let help = "Target of the mean response time";
+    gauge(r, "bloc_node_qos_target_seconds", help, &apps(&status.qos), |of| Some(of.target.as_secs_f64()));
+
+    let bytes = |bytes: Bytes| bytes.get() as f64;
+    let rows = containers(&status.memory, |app| &app.containers, |of| &of.which);
+    let help = "Memory limit of a container, at which it gets more; when observing, what it would be; \
+        missing if unlimited";
+    gauge(r, "bloc_node_memory_limit_bytes", help, &rows, |of| of.limit.map(bytes));
+    let help = "Working set: memory in use without inactive page cache";
+    gauge(r, "bloc_node_memory_used_bytes", help, &rows, |of| Some(bytes(of.used)));
+    gauge(r, "bloc_node_memory_slack_bytes", "Memory limit minus use", &rows, |of| of.slack().map(bytes));
+    let help = "1 if the container is under the memory limit; 0 for the same reasons as for CPU";
+    gauge(r, "bloc_node_memory_managed", help, &rows, |of| Some(of.which.managed.into()));
+    let help = "Memory limits written by somebody else";
+    counter(r, "bloc_node_memory_foreign_writes", help, &rows, |of| of.which.foreign);
+
+    let rows = apps(&status.memory);
+    gauge(r, "bloc_node_app_memory_limit_bytes", "Memory limit in force", &rows, |of| Some(bytes(of.limit)));
+    let help = "Part of the memory limit that no container has";
+    gauge(r, "bloc_node_app_memory_pool_bytes", help, &rows, |of| Some(bytes(of.pool)));
+    counter(r, "bloc_node_memory_grants", "Grants of memory to containers at their limit", &rows, |of| of.grants);
+    let help = "Grants that failed because nobody had memory to give; each second while that is so";
+    counter(r, "bloc_node_memory_refused_grants", help, &rows, |of| of.refused_grants);
+    let mut rows = Vec::new();
+    for (app, of) in &status.memory {
+        let row = |(pod, kills)| (vec![("app", app.clone()), ("pod", String::clone(pod))], kills);
+        rows.extend(of.oom_kills.iter().map(row));
+    }
+    let help = "Processes that the kernel has killed in a pod for lack of memory, since the pod exists";
+    counter(r, "bloc_node_oom_kills", help, &rows, |kills| *kills);
+
+    let flags = [
+        ("bloc_node_enforcing", "1 with mode: enforce", status.enforcing),
+        ("bloc_node_config_ok", "0 if the configuration is refused; the last good one stays in force", config_ok),
+    ];
+    for (name, help, value) in flags {
         let gauge: Gauge = Gauge::default();
         gauge.set(value.into());
-        registry.register(name, help, gauge);
-    };
-    whole(&mut registry, "bloc_node_enforcing", "1 if quotas and limits are written", status.enforcing);
-    whole(&mut registry, "bloc_node_config_ok", "0 if the configuration is refused", config_ok);
-    for (name, help, count) in [
+        r.register(name, help, gauge);
+    }
+    let counts = [
         ("bloc_node_steps", "Steps of 100 ms", status.steps),
         ("bloc_node_writes", "Quotas, limits and shares written", status.writes),
-    ] {
+    ];
+    for (name, help, count) in counts {
         let counter: Counter = Counter::default();
         counter.inc_by(count);
-        registry.register(name, help, counter);
+        r.register(name, help, counter);
     }
-    let errors: Vec<_> =
-        status.errors.iter().map(|(kind, count)| (vec![("kind", (*kind).to_owned())], count)).collect();
-    counters(&mut registry, &errors, &[("bloc_node_errors", "Failures", |count| *count)]);
+    let errors = status.errors.iter().map(|(kind, count)| (vec![("kind", (*kind).to_owned())], count));
+    let help = "Failures by kind. read, write: a group; in_use: a memory limit was not lowered because more is \
+        in use; state: the files in --state; limit: the limit has no room; burst: a group with a burst, which is \
+        left alone; config, pods: the configuration or the pods cannot be read; control-plane: it was not told \
+        the quotas; lease: it does not say what this node holds";
+    counter(r, "bloc_node_errors", help, &errors.collect(), |count| *count);
+
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
-const CPU: [Figure<ContainerCpu, Option<f64>>; 5] = [
-    ("bloc_node_cpu_quota_cores", "What a container may use", |of| of.quota.map(Cores::get)),
-    ("bloc_node_cpu_used_cores", "Its use in the last second", |of| Some(of.used.get())),
-    ("bloc_node_cpu_slack_cores", "Quota minus use", |of| of.slack().map(Cores::get)),
-    ("bloc_node_cpu_throttled_ratio", "The share of periods in which it was throttled", |of| Some(of.throttled)),
-    ("bloc_node_cpu_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
-];
-
-const LEASES: [Figure<AppCpu, Option<f64>>; 4] = [
-    ("bloc_node_lease_part_ratio", "What this node may use of a limit over nodes", |of| Some(ratio(of.lease?.part))),
-    ("bloc_node_lease_goal_ratio", "What it is to keep of that", |of| Some(ratio(of.lease?.goal))),
-    ("bloc_node_lease_held_ratio", "What is in force", |of| Some(ratio(of.lease?.held))),
-    ("bloc_node_lease_age_seconds", "Since when nobody has said what this node holds", |of| {
-        Some(of.lease?.age.as_secs_f64())
-    }),
-];
-
-fn ratio(part: Part) -> f64 {
-    part.times(1.0)
+fn apps<A>(apps: &BTreeMap<String, A>) -> Rows<'_, A> {
+    apps.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect()
 }
 
-const QOS: [Figure<ContainerQos, Option<f64>>; 4] = [
-    ("bloc_node_cpu_shares", "CPU shares of a container", |of| Some(of.shares)),
-    ("bloc_node_cpu_shares_requested", "What its requests give", |of| Some(of.requested)),
-    ("bloc_node_qos_managed", "1 if its shares move", |of| Some(f64::from(u8::from(of.which.managed)))),
-    ("bloc_node_qos_response_seconds", "The mean response time of its pod", |of| of.response),
-];
-
-const MEMORY: [Figure<ContainerMemory, Option<f64>>; 4] = [
-    ("bloc_node_memory_limit_bytes", "The limit of a container", |of| of.limit.map(amount)),
-    ("bloc_node_memory_used_bytes", "Its working set", |of| Some(amount(of.used))),
-    ("bloc_node_memory_slack_bytes", "Limit minus use", |of| of.slack().map(amount)),
-    ("bloc_node_memory_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
-];
-
-fn amount(bytes: Bytes) -> f64 {
-    bytes.get() as f64
+fn containers<A, C>(apps: &BTreeMap<String, A>, of: fn(&A) -> &[C], which: fn(&C) -> &Which) -> Rows<'_, C> {
+    let all = apps.iter().flat_map(|(app, it)| of(it).iter().map(move |container| (app, container)));
+    let row = |(app, container): (&String, _)| {
+        let Which { pod, container: name, .. } = which(container);
+        (vec![("app", app.clone()), ("pod", pod.clone()), ("container", name.clone())], container)
+    };
+    all.map(row).collect()
 }
 
-fn labels(app: &str, which: &Which) -> Labels {
-    vec![("app", app.to_owned()), ("pod", which.pod.clone()), ("container", which.container.clone())]
-}
-
-fn gauges<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C, Option<f64>>]) {
-    for (name, help, figure) in figures {
-        let family = Gauges::default();
-        for (labels, one) in of {
-            if let Some(value) = figure(one) {
-                family.get_or_create(labels).set(value);
-            }
+fn gauge<T>(registry: &mut Registry, name: &str, help: &str, rows: &Rows<'_, T>, of: impl Fn(&T) -> Option<f64>) {
+    let family: Family<Labels, Gauge<f64, AtomicU64>> = Family::default();
+    for (labels, row) in rows {
+        if let Some(value) = of(row) {
+            family.get_or_create(labels).set(value);
         }
-        registry.register(*name, *help, family);
     }
+    registry.register(name, help, family);
 }
 
-fn counters<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C, u64>]) {
-    for (name, help, figure) in figures {
-        let family: Family<Labels, Counter> = Family::default();
-        for (labels, one) in of {
-            family.get_or_create(labels).inc_by(figure(one));
-        }
-        registry.register(*name, *help, family);
+fn counter<T>(registry: &mut Registry, name: &str, help: &str, rows: &Rows<'_, T>, of: impl Fn(&T) -> u64) {
+    let family: Family<Labels, Counter> = Family::default();
+    for (labels, row) in rows {
+        family.get_or_create(labels).inc_by(of(row));
     }
+    registry.register(name, help, family);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::status::{AppLease, AppMemory, AppQos};
-    use std::collections::BTreeMap;
+    use crate::agent::status::{AppCpu, AppLease, AppMemory, AppQos, ContainerCpu, ContainerMemory, ContainerQos};
+    use bloc_leases::Part;
     use std::time::Duration;
 
     fn which(pod: &str, managed: bool, foreign: u64) -> Which {

@@ -1,33 +1,33 @@
-//! The pods of this node, as a [source](crate::source) tells them.
+//! The pods of this node, as a [source](crate::source) has them.
 
 use crate::bytes::Bytes;
 use crate::cores::Cores;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A pod that runs on this node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its uid; its cgroup is named after it.
+    /// The pod's cgroup is named after it.
     pub uid: String,
-    /// Its labels.
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Its containers that run, sidecars too.
+    /// The running containers, sidecars included.
     pub containers: Vec<Container>,
 }
 
-/// A container that runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Container {
-    /// Its name in the pod.
     pub name: String,
-    /// The runtime's id, without `containerd://`; its cgroup is named after it.
+    /// The runtime's id, without `containerd://`; the container's cgroup is named after it.
     pub id: String,
-    /// The CPU that its pod requests for it; 0 if none.
+    /// The requested CPU.
+    #[serde(default)]
     pub requests: Cores,
-    /// The memory that its pod requests for it; 0 if none.
+    /// The requested memory.
+    #[serde(default)]
     pub memory: Bytes,
 }

@@ -18,7 +18,7 @@ use bloc_daemon::watched::Watched;
 use std::future::Future;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -26,43 +26,37 @@ use tokio::sync::{oneshot, watch};
 
 /// Without a step for this long, the agent is not healthy.
 const LATE: Duration = Duration::from_secs(2);
-
-/// How long it may take to give back what is held of limits over nodes, at the end: with all else
-/// the guardian waits for 10 s.
+/// How long it may take to give leases back at the end. For everything, the guardian waits 10 s.
 const GIVES_BACK: Duration = Duration::from_millis(1_500);
 
-/// Where pods come from.
 #[derive(Debug)]
 pub enum Pods {
-    /// A file.
     File(Watched<Vec<Pod>>),
-    /// Something that tells them; what it has at first does not count.
+    /// The initial value does not count. Pods of the namespace `without` are left out: the agent
+    /// must not throttle itself.
     Told {
-        /// The pods.
         pods: watch::Receiver<Arc<Vec<Pod>>>,
-        /// Whose pods are left out: the agent must not throttle itself.
         without: String,
     },
 }
 
-/// What the thread shows to the server.
 #[derive(Debug)]
-pub struct Shown {
+struct Shown {
     status: Status,
     config_ok: bool,
     stepped: Instant,
 }
 
-/// The state of an agent that runs.
+/// What the thread shares with tasks.
 #[derive(Clone, Debug)]
 pub struct Shared {
     shown: Arc<Mutex<Shown>>,
     stop: Arc<AtomicBool>,
-    /// Errors of a source, by kind, that the thread has not counted yet.
+    /// Failures of tasks, by kind, that the thread has not counted yet.
     errors: Arc<Mutex<Vec<(&'static str, String)>>>,
-    /// What the control plane is told, if there is one.
+    /// What there is to report, if there is a control plane.
     told: Option<watch::Sender<Arc<Cpu>>>,
-    /// What the control plane has said that pods answered, which the thread has not counted yet.
+    /// Answers of pods that the thread has not counted yet.
     heard: Heard,
 }
 
@@ -79,29 +73,24 @@ impl Default for Shared {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared {
-    /// What the control plane is to be told from now on.
-    pub fn tell(&mut self) -> watch::Receiver<Arc<Cpu>> {
+    /// What there is to report from now on, and where to add answers of pods.
+    pub fn report(&mut self) -> (watch::Receiver<Arc<Cpu>>, Heard) {
         let (sender, told) = watch::channel(Arc::default());
         self.told = Some(sender);
-        told
+        (told, Arc::clone(&self.heard))
     }
 
-    /// Where answers of pods are to be added.
-    pub fn heard(&self) -> Heard {
-        Arc::clone(&self.heard)
-    }
-
-    /// Counts the failure of a source.
     pub fn count_error(&self, kind: &'static str, error: impl ToString) {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((kind, error.to_string()));
+        lock(&self.errors).push((kind, error.to_string()));
     }
 }
 
 /// Runs the agent until its input says `stop` or ends; then it restores if `leaves`, else releases.
-///
-/// # Errors
-/// The thread cannot be started, or has panicked.
 pub async fn run(
     agent: Agent,
     config: Watched<Config>,
@@ -110,17 +99,13 @@ pub async fn run(
     leaves: impl Future<Output = bool>,
 ) -> Result<()> {
     let (ended, has_ended) = oneshot::channel();
-    let thread = std::thread::Builder::new()
-        .name("steps".to_owned())
-        .spawn({
-            let shared = shared.clone();
-            move || {
-                // Also at a panic.
-                let _ended: oneshot::Sender<()> = ended;
-                steps(agent, config, pods, &shared)
-            }
-        })
-        .context("the thread cannot be started")?;
+    let steps = Steps { agent, config, pods, shared: shared.clone() };
+    let thread = std::thread::Builder::new().name("steps".to_owned()).spawn(move || {
+        // Dropped after a panic, too.
+        let _ended: oneshot::Sender<()> = ended;
+        steps.run()
+    });
+    let thread = thread.context("the thread cannot be started")?;
     let told = tokio::select! {
         told = stopped() => told,
         _ = has_ended => false,
@@ -133,28 +118,28 @@ pub async fn run(
         // The guardian releases.
         bail!(problem);
     }
-    // At once: who ends it may not wait.
+    // First of all, because the agent may be killed.
     let mut errors = agent.release();
-    // Without a guardian nobody says why: it may come back.
+    // Without a guardian the reason of the end is unknown: the agent may come back.
     let restore = told && leaves.await;
-    tracing::info!(restore, "ends");
+    tracing::info!(restore, "stopping");
     if restore {
         errors = agent.restore();
-        // Memory that is in use holds no CPU.
+        // Memory that is in use does not keep leases.
         if let Some(leases) = agent.leases()
             && errors.iter().all(GroupError::is_in_use)
             && !leases.give_back(GIVES_BACK).await
         {
-            tracing::warn!("the control plane does not know that this node gives back what it holds of limits");
+            tracing::warn!("the control plane did not confirm that this node gives back its leases");
         }
     }
     match errors.first() {
         None => Ok(()),
-        Some(error) => bail!("{} groups are not as they should be, such as {error}", errors.len()),
+        Some(error) => bail!("{} groups cannot be put back, such as {error}", errors.len()),
     }
 }
 
-/// Waits until the guardian says `stop`, or is gone. Returns whether it has said so.
+/// Waits until the guardian says `stop`, or is gone. Returns whether it said so.
 async fn stopped() -> bool {
     let mut word = Vec::new();
     let mut input = tokio::io::stdin();
@@ -167,100 +152,102 @@ async fn stopped() -> bool {
     }
 }
 
-/// The steps, until it shall stop, or cannot go on.
-fn steps(
-    mut agent: Agent,
-    mut config: Watched<Config>,
-    mut pods: Pods,
-    shared: &Shared,
-) -> (Agent, Option<&'static str>) {
-    let began = Instant::now();
-    let (mut next, mut config_ok) = (began, true);
-    let mut configured = false;
-    let (mut apps, mut asks) = (Arc::default(), Arc::default());
-    while !shared.stop.load(Ordering::Acquire) {
-        let now = began.elapsed();
-        if agent.is_due() {
-            match config.read() {
-                Some(Ok(config)) => {
-                    (config_ok, configured) = (true, true);
-                    tracing::info!(mode = ?config.mode, apps = config.apps.len(), "configuration in force");
-                    agent.set_config(config);
+struct Steps {
+    agent: Agent,
+    config: Watched<Config>,
+    pods: Pods,
+    shared: Shared,
+}
+
+impl Steps {
+    /// Runs until it is stopped, or cannot continue.
+    fn run(mut self) -> (Agent, Option<&'static str>) {
+        let began = Instant::now();
+        let (mut next, mut config_ok, mut configured) = (began, true, false);
+        let (mut apps, mut asks) = (Arc::default(), Arc::default());
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let now = began.elapsed();
+            if self.agent.is_due() {
+                self.configure(&mut config_ok, &mut configured);
+                if !self.read_pods() {
+                    return (self.agent, Some("the source of the pods has ended"));
                 }
-                Some(Err(error)) => {
-                    config_ok = false;
-                    // Each: a text comes here once.
-                    tracing::warn!(kind = "config", %error, "the configuration is refused");
-                    agent.count("config");
-                    if !configured {
-                        // What an earlier agent has left must not depend on this one.
-                        drop(agent.release());
-                    }
+                if !self.agent.has_tree() {
+                    return (self.agent, Some("--cgroups: the directory is gone"));
                 }
-                None => {}
+                for (kind, error) in lock(&self.shared.errors).drain(..) {
+                    self.agent.count_error(kind, &error);
+                }
+                for (pod, more) in std::mem::take(&mut *lock(&self.shared.heard)) {
+                    self.agent.answered(&pod, more);
+                }
             }
-            if !read_pods(&mut agent, &mut pods) {
-                return (agent, Some("the source of the pods has ended"));
+            self.agent.step(now);
+            // For the guardian. Without it, the input ends too.
+            let mut output = std::io::stdout();
+            let _ = output.write_all(b".").and_then(|()| output.flush());
+            if self.agent.is_due() {
+                let status = self.agent.status();
+                if self.shared.told.is_some() {
+                    (apps, asks) = (Arc::new(report::apps(&status)), Arc::new(self.agent.asks()));
+                }
+                *lock(&self.shared.shown) = Shown { status, config_ok, stepped: Instant::now() };
             }
-            if !agent.has_tree() {
-                return (agent, Some("--cgroups: the directory is gone"));
+            if let Some(told) = &self.shared.told {
+                let (apps, asks) = (Arc::clone(&apps), Arc::clone(&asks));
+                told.send_replace(Arc::new(Cpu { pods: self.agent.pods().collect(), apps, asks }));
             }
-            for (kind, error) in shared.errors.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-                agent.count_error(kind, &error);
+            next += STEP;
+            let now = Instant::now();
+            if next < now {
+                // Missed steps are skipped.
+                next = now + STEP;
             }
-            let heard = std::mem::take(&mut *shared.heard.lock().unwrap_or_else(PoisonError::into_inner));
-            for (pod, more) in heard {
-                agent.answered(&pod, more);
-            }
+            self.agent.wait(began, next);
         }
-        agent.step(now);
-        beat();
-        if agent.is_due() {
-            let status = agent.status();
-            if shared.told.is_some() {
-                (apps, asks) = (Arc::new(report::apps(&status)), Arc::new(agent.asks()));
-            }
-            let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
-            *shown = Shown { status, config_ok, stepped: Instant::now() };
-        }
-        if let Some(told) = &shared.told {
-            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps), Arc::clone(&asks))));
-        }
-        next += STEP;
-        let now = Instant::now();
-        if next < now {
-            // Steps that were missed are not made up for, and none follows at once.
-            next = now + STEP;
-        }
-        agent.wait(began, next);
+        (self.agent, None)
     }
-    (agent, None)
-}
 
-/// Tells the guardian that the agent works. If that is gone, the input ends too.
-fn beat() {
-    let mut output = std::io::stdout();
-    let _ = output.write_all(b".").and_then(|()| output.flush());
-}
-
-/// Returns whether the source still works.
-fn read_pods(agent: &mut Agent, pods: &mut Pods) -> bool {
-    match pods {
-        Pods::File(file) => match file.read() {
-            Some(Ok(pods)) => agent.set_pods(Arc::new(pods)),
-            Some(Err(error)) => agent.count_error("pods", &error),
+    fn configure(&mut self, config_ok: &mut bool, configured: &mut bool) {
+        match self.config.read() {
+            Some(Ok(config)) => {
+                (*config_ok, *configured) = (true, true);
+                tracing::info!(mode = ?config.mode, apps = config.apps.len(), "configuration in force");
+                self.agent.set_config(config);
+            }
+            Some(Err(error)) => {
+                *config_ok = false;
+                tracing::warn!(kind = "config", %error, "the configuration is refused");
+                self.agent.count("config");
+                if !*configured {
+                    // What an earlier agent has left must not stay because of that.
+                    drop(self.agent.release());
+                }
+            }
             None => {}
-        },
-        Pods::Told { pods, without } => match pods.has_changed() {
-            Ok(false) => {}
-            Ok(true) => {
-                let others = pods.borrow_and_update().iter().filter(|pod| pod.namespace != *without).cloned().collect();
-                agent.set_pods(Arc::new(others));
-            }
-            Err(_) => return false,
-        },
+        }
     }
-    true
+
+    /// Returns whether the source still works.
+    fn read_pods(&mut self) -> bool {
+        match &mut self.pods {
+            Pods::File(file) => match file.read() {
+                Some(Ok(pods)) => self.agent.set_pods(Arc::new(pods)),
+                Some(Err(error)) => self.agent.count_error("pods", &error),
+                None => {}
+            },
+            Pods::Told { pods, without } => match pods.has_changed() {
+                Ok(false) => {}
+                Ok(true) => {
+                    let pods = pods.borrow_and_update();
+                    let others = pods.iter().filter(|pod| pod.namespace != *without).cloned().collect();
+                    self.agent.set_pods(Arc::new(others));
+                }
+                Err(_) => return false,
+            },
+        }
+        true
+    }
 }
 
 /// Serves `GET /metrics` and `GET /healthz`; does not end.
@@ -272,14 +259,14 @@ pub async fn serve(listener: TcpListener, shared: Shared) {
 
 async fn show_metrics(State(shared): State<Shared>) -> Response {
     let (status, config_ok) = {
-        let shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = lock(&shared.shown);
         (shown.status.clone(), shown.config_ok)
     };
     scraped(metrics::encode(&status, config_ok))
 }
 
 async fn show_health(State(shared): State<Shared>) -> Response {
-    let late = shared.shown.lock().unwrap_or_else(PoisonError::into_inner).stepped.elapsed();
+    let late = lock(&shared.shown).stepped.elapsed();
     if late <= LATE {
         "ok\n".into_response()
     } else {

@@ -6,42 +6,41 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// What a group may have of one resource.
 pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     /// The name of the file that keeps the originals.
     const FILE: &'static str;
 
-    /// What a group has now.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is not understood.
     fn read(group: &Group) -> Result<Self, GroupError>;
+    fn put(self, group: &Group) -> Result<(), GroupError>;
 
-    /// Gives it to a group, of which `written` is what it has. That is what is in the files then,
-    /// also after an error: the kernel may round, and some files may be written before another
-    /// fails.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the kernel refuses it.
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError>;
+    /// Writes it to a group. `written` is what the files have, before and after this, also after an
+    /// error: the kernel may round, and some files may be written before another one fails.
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        self.put(group)?;
+        *written = self;
+        Ok(())
+    }
 
-    /// How much it is, in the unit of `like`, rounded up; none: as much as there is.
+    /// The amount in the unit of `like`, rounded up; none: unlimited.
     fn amount(self, like: Self) -> Option<u64>;
 
-    /// The same with another amount, in its own unit.
+    /// The same setting with another amount, in its own unit.
     fn with_amount(self, amount: u64) -> Self;
 
-    /// What a group that has `self` gets when nobody manages it any more: nothing is taken from it
-    /// that it may need.
+    /// What a group that has `self` gets when no agent manages it any more: nothing is taken that
+    /// it may need.
     #[must_use]
-    fn released(self, original: Self) -> Self;
+    fn released(self, original: Self) -> Self {
+        if self.is_above(original) { self } else { original }
+    }
 
-    /// The original of a group that has `self` now, though `written` was written: what differs is
-    /// somebody else's.
+    /// The original of a group that has `self`, although the agent wrote `written`: the difference
+    /// is somebody else's.
     #[must_use]
-    fn adopted(self, written: Self, original: Self) -> Self;
+    fn adopted(self, written: Self, original: Self) -> Self {
+        if self == written { original } else { self }
+    }
 
-    /// Whether it is more than `other`.
     fn is_above(self, other: Self) -> bool {
         match (self.amount(other), other.amount(other)) {
             (_, None) => false,
@@ -51,7 +50,7 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     }
 }
 
-/// CPU, in microseconds of its period.
+/// CPU: the amount is in microseconds of the period.
 impl Setting for Bandwidth {
     const FILE: &'static str = "originals.json";
 
@@ -59,14 +58,8 @@ impl Setting for Bandwidth {
         group.bandwidth()
     }
 
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        group.set(self)?;
-        *written = self;
-        Ok(())
-    }
-
-    fn adopted(self, written: Self, original: Self) -> Self {
-        if self == written { original } else { self }
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set(self)
     }
 
     fn amount(self, like: Self) -> Option<u64> {
@@ -76,13 +69,9 @@ impl Setting for Bandwidth {
     fn with_amount(self, amount: u64) -> Self {
         Self { quota: Some(amount), ..self }
     }
-
-    fn released(self, original: Self) -> Self {
-        if self.is_above(original) { self } else { original }
-    }
 }
 
-/// Memory, in bytes of its maximum.
+/// Memory: the amount is the maximum in bytes.
 impl Setting for Limits {
     const FILE: &'static str = "memory.json";
 
@@ -90,10 +79,14 @@ impl Setting for Limits {
         group.memory()
     }
 
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set_memory(self)
+    }
+
     fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        let mut done = group.set_memory(self);
+        let mut done = self.put(group);
         if done.as_ref().is_err_and(GroupError::is_in_use) {
-            // What cannot be taken from it must not hold it up either.
+            // A group that cannot shrink must not be slowed down either.
             let now = group.memory()?;
             let lifted = group.set_memory(Self { max: now.max, ..self.larger(now) });
             done = lifted.and(done);
@@ -123,7 +116,7 @@ impl Setting for Limits {
     }
 }
 
-/// What a group gets of a CPU for which others wait. It limits nothing, so it is no amount.
+/// CPU shares limit nothing, so they are no amount.
 impl Setting for Weight {
     const FILE: &'static str = "shares.json";
 
@@ -131,14 +124,8 @@ impl Setting for Weight {
         group.weight()
     }
 
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        group.set_weight(self)?;
-        *written = self;
-        Ok(())
-    }
-
-    fn adopted(self, written: Self, original: Self) -> Self {
-        if self == written { original } else { self }
+    fn put(self, group: &Group) -> Result<(), GroupError> {
+        group.set_weight(self)
     }
 
     fn amount(self, _: Self) -> Option<u64> {
@@ -149,7 +136,7 @@ impl Setting for Weight {
         self
     }
 
-    /// One that stays moved would favour somebody for ever, and taking it back throttles nobody.
+    /// Moved shares would favour somebody for ever, and taking them back throttles nobody.
     fn released(self, original: Self) -> Self {
         original
     }

@@ -1,4 +1,4 @@
-//! The originals of all resources.
+//! The originals of all resources, in files in one directory.
 
 use crate::bytes::Bytes;
 use crate::cgroup::{Bandwidth, GroupError, Limits, Tree, Weight};
@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What groups had before the agent changed them, in files in one directory.
 #[derive(Debug)]
 pub struct State {
     cpu: Originals<Bandwidth>,
@@ -16,130 +15,90 @@ pub struct State {
     shares: Originals<Weight>,
 }
 
-/// A resource whose originals are kept.
+/// Groups that an agent continues to manage: quotas, memory, shares.
+pub type KeptGroups = [BTreeSet<PathBuf>; 3];
+
 pub trait Kept: Setting {
-    /// Those of this resource.
     fn of(state: &State) -> &Originals<Self>;
-    /// The same, to be changed.
     fn of_mut(state: &mut State) -> &mut Originals<Self>;
 }
 
-impl Kept for Bandwidth {
-    fn of(state: &State) -> &Originals<Self> {
-        &state.cpu
-    }
-    fn of_mut(state: &mut State) -> &mut Originals<Self> {
-        &mut state.cpu
-    }
+macro_rules! kept {
+    ($setting:ty, $field:ident) => {
+        impl Kept for $setting {
+            fn of(state: &State) -> &Originals<Self> {
+                &state.$field
+            }
+            fn of_mut(state: &mut State) -> &mut Originals<Self> {
+                &mut state.$field
+            }
+        }
+    };
 }
+kept!(Bandwidth, cpu);
+kept!(Limits, memory);
+kept!(Weight, shares);
 
-impl Kept for Limits {
-    fn of(state: &State) -> &Originals<Self> {
-        &state.memory
-    }
-    fn of_mut(state: &mut State) -> &mut Originals<Self> {
-        &mut state.memory
-    }
-}
-
-impl Kept for Weight {
-    fn of(state: &State) -> &Originals<Self> {
-        &state.shares
-    }
-    fn of_mut(state: &mut State) -> &mut Originals<Self> {
-        &mut state.shares
-    }
+/// Does the same with each resource.
+macro_rules! each {
+    (($($of:tt)+) $one:ident => $do:expr) => {
+        [{ let $one = $($of)+.cpu; $do }, { let $one = $($of)+.memory; $do }, { let $one = $($of)+.shares; $do }]
+    };
 }
 
 impl State {
-    /// Reads the files in this directory.
-    ///
-    /// # Errors
-    /// The directory or a file cannot be read.
     pub fn open(directory: &Path) -> Result<Self, StateError> {
-        let open = (Originals::open(directory)?, Originals::open(directory)?, Originals::open(directory)?);
-        Ok(Self { cpu: open.0, memory: open.1, shares: open.2 })
+        let (cpu, memory) = (Originals::open(directory)?, Originals::open(directory)?);
+        Ok(Self { cpu, memory, shares: Originals::open(directory)? })
     }
 
-    /// What could not be understood.
     pub fn problems(&self) -> impl Iterator<Item = &String> {
-        self.cpu.problems().iter().chain(self.memory.problems()).chain(self.shares.problems())
+        each!((&self) one => one.problems()).into_iter().flatten()
     }
 
-    /// Whether no group is remembered.
     pub fn is_empty(&self) -> bool {
-        self.cpu.is_empty() && self.memory.is_empty() && self.shares.is_empty()
+        each!((&self) one => one.is_empty()).into_iter().all(|empty| empty)
     }
 
     /// Whether [`Self::save`] has something to write.
-    pub const fn is_changed(&self) -> bool {
-        self.cpu.is_changed() || self.memory.is_changed() || self.shares.is_changed()
+    pub fn is_changed(&self) -> bool {
+        each!((&self) one => one.is_changed()).contains(&true)
     }
 
-    /// Writes the files that have changed.
-    ///
-    /// # Errors
-    /// One cannot be written. Its last contents stay.
+    /// Writes the files that have changed. If one fails, it keeps its content, and the others are
+    /// written nevertheless.
     pub fn save(&mut self) -> Result<(), StateError> {
-        // Each, also if another one fails.
-        let saved = [save(&mut self.cpu), save(&mut self.memory), save(&mut self.shares)];
-        saved.into_iter().collect()
+        each!((&mut self) one => if one.is_changed() { one.save() } else { Ok(()) }).into_iter().collect()
     }
 
-    /// Gives each group what it is to have without an agent.
     pub fn release(&mut self, tree: &Tree) -> Vec<GroupError> {
-        let mut errors = self.cpu.release(tree);
-        errors.extend(self.memory.release(tree));
-        errors.extend(self.shares.release(tree));
+        each!((&mut self) one => one.release(tree)).into_iter().flatten().collect()
+    }
+
+    pub fn has_others(&self, [cpu, memory, shares]: &KeptGroups) -> bool {
+        self.cpu.has_others(cpu) || self.memory.has_others(memory) || self.shares.has_others(shares)
+    }
+
+    /// Restores all groups but these, and forgets those where that worked.
+    pub fn restore(&mut self, tree: &Tree, [cpu, memory, shares]: &KeptGroups) -> Vec<GroupError> {
+        let mut errors = self.cpu.restore(tree, cpu);
+        errors.extend(self.memory.restore(tree, memory));
+        errors.extend(self.shares.restore(tree, shares));
         errors
     }
 
-    /// Whether there are groups besides these.
-    pub fn has_others(&self, kept: &KeptGroups) -> bool {
-        self.cpu.has_others(&kept.cpu) || self.memory.has_others(&kept.memory) || self.shares.has_others(&kept.shares)
-    }
-
-    /// Gives each group its originals, except for those that are kept, and forgets those where that
-    /// worked.
-    pub fn restore(&mut self, tree: &Tree, kept: &KeptGroups) -> Vec<GroupError> {
-        let mut errors = self.cpu.restore(tree, &kept.cpu);
-        errors.extend(self.memory.restore(tree, &kept.memory));
-        errors.extend(self.shares.restore(tree, &kept.shares));
-        errors
-    }
-}
-
-fn save<S: Setting>(originals: &mut Originals<S>) -> Result<(), StateError> {
-    if originals.is_changed() { originals.save() } else { Ok(()) }
-}
-
-impl State {
-    /// Restores all, and goes on as long as the kernel takes page cache for it, for so long at
-    /// most.
+    /// Restores all groups, and tries again as long as the kernel reclaims page cache for it.
     pub fn restore_all(&mut self, tree: &Tree, patience: Duration) -> Vec<GroupError> {
         let began = Instant::now();
         let in_use = |errors: &[GroupError]| errors.iter().filter_map(GroupError::in_use).sum::<Bytes>();
-        let mut errors = self.restore(tree, &KeptGroups::default());
+        let mut before = None;
         loop {
-            let before = in_use(&errors);
-            if before == Bytes::ZERO || began.elapsed() >= patience {
+            let errors = self.restore(tree, &KeptGroups::default());
+            let now = in_use(&errors);
+            if now == Bytes::ZERO || before.is_some_and(|before| now >= before) || began.elapsed() >= patience {
                 return errors;
             }
-            errors = self.restore(tree, &KeptGroups::default());
-            if in_use(&errors) >= before {
-                return errors;
-            }
+            before = Some(now);
         }
     }
-}
-
-/// Groups that an agent goes on to manage.
-#[derive(Debug, Default)]
-pub struct KeptGroups {
-    /// Those whose CPU it manages.
-    pub cpu: BTreeSet<PathBuf>,
-    /// Those whose memory it manages.
-    pub memory: BTreeSet<PathBuf>,
-    /// Those whose CPU shares it moves.
-    pub shares: BTreeSet<PathBuf>,
 }

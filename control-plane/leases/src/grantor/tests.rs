@@ -306,3 +306,22 @@ fn with_many_nodes_a_plan_holds_for_a_moment() {
         assert_eq!(goal == each, is_old, "{count} nodes after {after:?}: {goal}");
     }
 }
+
+#[test]
+fn keeps_the_largest_for_ten_to_twenty_seconds() {
+    let part = Part::millionths;
+    let mut need = Steady::new(part(100), Duration::ZERO);
+    for (second, value, kept) in [(1, 106, 106), (2, 98, 106), (10, 99, 106), (19, 98, 106), (20, 100, 100)] {
+        need.hear(part(value), Duration::from_secs(second));
+        assert_eq!(need.get(), part(kept), "after {second} s");
+    }
+}
+
+#[test]
+fn a_large_fall_counts_at_once() {
+    let mut need = Steady::new(Part::millionths(100), Duration::ZERO);
+    need.hear(Part::millionths(92), Duration::from_secs(1));
+    assert_eq!(need.get(), Part::millionths(100));
+    need.hear(Part::millionths(91), Duration::from_secs(1));
+    assert_eq!(need.get(), Part::millionths(91));
+}

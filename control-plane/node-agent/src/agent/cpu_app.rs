@@ -1,11 +1,11 @@
-//! The CPU of an application on this node: its containers come and go.
+//! The CPU of an application on this node.
 
 use super::groups::Groups;
-use super::member::{Id, Member, Phase, Wanted};
+use super::member::{Id, Member, More, Phase, Wanted};
 use super::node::Node;
-use super::pod_group::More;
 use super::reading::Readings;
-use super::resource::Resource;
+use super::resource::{Resource, groups};
+use super::status::{AppCpu, AppLease, ContainerCpu, Which};
 use super::tally;
 use super::timing::{JOIN_STEPS, UNREAD_STEPS, WAIT};
 use crate::cgroup::{Bandwidth, GroupError, locate};
@@ -13,6 +13,7 @@ use crate::config::{AppConfig, AppName, CpuConfig};
 use crate::cores::Cores;
 use crate::cpu::{App, Interval, LEAST_CHANGE, Refused, Start, WANTED, Window};
 use crate::setting::Setting;
+use bloc_daemon::cpu::PodCpu;
 use bloc_leases::Lease;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,32 +21,27 @@ use std::time::Duration;
 /// By how much sums of quotas may differ, because the kernel counts in microseconds.
 const ROUNDING: Cores = Cores::new(1e-4);
 
-/// What is known of a container's CPU.
 #[derive(Debug)]
 pub(super) struct Use {
-    /// What it keeps at least.
+    /// The guaranteed minimum.
     pub(super) least: Cores,
     pub(super) readings: Readings,
 }
 
-/// A container.
 pub(super) type CpuMember = Member<Bandwidth, Use>;
 
-/// The CPU of an application.
 #[derive(Debug)]
 pub(super) struct CpuApp {
     pub(super) config: CpuConfig,
     pub(super) cpu: App<Id>,
     pub(super) groups: Groups<Bandwidth, Use>,
-    /// Why containers are not under the limit, or why a new limit is not in force.
-    pub(super) refused: Option<Refused>,
-    /// What this node holds of a limit over nodes, in this step; none: it has a limit of its own.
+    /// What this node holds of a limit over nodes, in this step.
     pub(super) lease: Option<Lease>,
-    /// What the containers could use, in the last half second.
+    /// What the containers could use, over the last half second.
     pub(super) wanted: Window,
-    /// Why the limit is not as low as what this node holds, in this step.
+    /// Why the limit is not as low as the lease, in this step.
     pub(super) short: Option<Refused>,
-    /// How often containers have waited for more of a limit over nodes.
+    /// For how many seconds containers have waited for more of a limit over nodes.
     pub(super) waited: u32,
 }
 
@@ -65,7 +61,6 @@ impl Resource for CpuApp {
             config: config.clone(),
             cpu: App::new(config.rule, config.limit),
             groups: Groups::new(name.to_string(), "quota"),
-            refused: None,
             lease: None,
             short: None,
             wanted: Window::new(WANTED),
@@ -73,23 +68,16 @@ impl Resource for CpuApp {
         }
     }
 
-    /// The limit is in force with the next [`Self::check`] at which it leaves room for what the
-    /// containers keep.
+    /// The limit applies from the next [`Self::check`] at which it has room for all minimums.
     fn configure(&mut self, config: &CpuConfig) {
         if *config != self.config {
             self.cpu.set_rule(config.rule);
             self.config = config.clone();
-            self.refused = None;
+            self.groups.refused = false;
         }
     }
 
-    fn groups(&self) -> &Groups<Bandwidth, Use> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Bandwidth, Use> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
@@ -108,8 +96,7 @@ impl Resource for CpuApp {
         let least = self.least(node, new);
         if let Some(member) = self.groups.members.get_mut(id).filter(|member| member.more.least != least) {
             member.more.least = least;
-            // It comes anew, with what it has to keep now.
-            member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+            member.join_again();
             member.more.readings.observed = Default::default();
         }
     }
@@ -124,23 +111,20 @@ impl Resource for CpuApp {
 }
 
 impl CpuApp {
-    /// What a container keeps at least.
     fn least(&self, node: &Node, new: &Wanted<'_>) -> Cores {
         self.config.floor.max(new.container.requests).min(node.capacity.cores)
     }
 
-    /// Reads the counters, decides, and writes.
     pub(super) fn step(&mut self, node: &mut Node, now: Duration) {
         self.hold(node, now);
         let intervals = self.read(node, now);
-        // The changes are what differs from the files.
         self.cpu.step(&intervals);
         self.want(node);
         self.admit(node, now);
         self.apply(node, now);
     }
 
-    /// What was counted of the containers under the limit.
+    /// Reads the counters. Returns the intervals of the managed containers.
     fn read(&mut self, node: &mut Node, now: Duration) -> BTreeMap<Id, Interval> {
         let mut intervals = BTreeMap::new();
         let (mut gone, mut unread) = (Vec::new(), Vec::new());
@@ -157,11 +141,11 @@ impl CpuApp {
                                 .insert(id.clone(), if node.enforcing { interval } else { would(interval, quota) });
                         }
                         Phase::Joining => member.more.readings.observe(interval),
-                        Phase::Paused { until } if until <= now => {
-                            member.phase = Phase::Joining;
-                            member.more.readings.observed = Default::default();
+                        Phase::Paused { .. } => {
+                            if member.resume(now) {
+                                member.more.readings.observed = Default::default();
+                            }
                         }
-                        Phase::Paused { .. } => {}
                     }
                 }
                 Err(error) if error.is_gone() => gone.push(id.clone()),
@@ -176,14 +160,12 @@ impl CpuApp {
         for id in &gone {
             self.lose(node, now, id);
         }
-        // Nobody knows what it needs.
         for id in &unread {
             self.groups.pause(node, now, id);
         }
         intervals
     }
 
-    /// Brings containers under the limit that were observed for long enough.
     fn admit(&mut self, node: &mut Node, now: Duration) {
         let ready: Vec<(Id, Start)> = self
             .groups
@@ -192,7 +174,7 @@ impl CpuApp {
             .filter(|(_, member)| member.phase == Phase::Joining)
             .filter_map(|(id, member)| {
                 let used = member.more.readings.mean_after(JOIN_STEPS)?;
-                // It did not use more than it had.
+                // The mean may exceed the quota because of rounding.
                 let used = member.written.cores().map_or(used, |quota| used.min(quota));
                 Some((id.clone(), Start { used, least: member.more.least, most: node.capacity.cores }))
             })
@@ -201,12 +183,13 @@ impl CpuApp {
             return;
         }
         let (mut ready, mut refused) = (ready, Vec::new());
+        ready.sort_by(|(_, a), (_, b)| a.least.get().total_cmp(&b.least.get()));
         let mut outcome = self.attach(node, &ready);
-        // Those that must keep most keep the others out no longer.
+        // A container whose minimum is too large must not keep the others out.
         while matches!(outcome, Err(Refused::BelowFloors { .. }))
-            && let Some(largest) = self.largest(&ready)
+            && let Some(largest) = ready.pop_if(|(_, start)| start.least > self.config.floor)
         {
-            refused.push(ready.remove(largest));
+            refused.push(largest);
             outcome = if ready.is_empty() { Ok(true) } else { self.attach(node, &ready) };
         }
         let is_refused = outcome.is_err();
@@ -214,45 +197,30 @@ impl CpuApp {
             Ok(admitted) => admitted,
             Err(Refused::BelowUse { .. }) if self.waits() => false,
             Err(why) => {
-                self.refuse(node, why);
+                self.groups.refuse(node, why);
                 false
             }
         };
         if admitted && refused.is_empty() {
-            self.refused = None;
+            self.groups.refused = false;
         }
         self.waited = if admitted { 0 } else { self.waited };
-        for (id, _) in &refused {
-            let limit = self.cpu.limit();
-            tracing::debug!(app = self.groups.app(), id = id.id, %limit, "must keep more than there is room for");
-            node.tally.error(
-                tally::LIMIT,
-                &format!("{}: {} must keep more than {limit} has room for", self.groups.app(), id.id),
-            );
-        }
         for (id, _) in &ready {
-            if let Some(member) = self.groups.members.get_mut(id) {
-                member.more.readings.observed = Default::default();
-                if admitted {
-                    member.manage();
-                }
-            }
             if !admitted {
                 self.leave_out(node, now, id, is_refused);
+            } else if let Some(member) = self.groups.members.get_mut(id) {
+                member.more.readings.observed = Default::default();
+                member.manage();
             }
         }
         for (id, _) in &refused {
+            let (app, limit) = (self.groups.app(), self.cpu.limit());
+            node.tally.error(tally::LIMIT, &format!("{app}: {limit} has no room for the minimum of {}", id.id));
             self.leave_out(node, now, id, true);
         }
     }
 
-    /// Which of these must keep most, and more than the floor.
-    fn largest(&self, ready: &[(Id, Start)]) -> Option<usize> {
-        let above = ready.iter().enumerate().filter(|(_, (_, start))| start.least > self.config.floor);
-        above.max_by(|(_, (_, a)), (_, (_, b))| a.least.get().total_cmp(&b.least.get())).map(|(index, _)| index)
-    }
-
-    /// Whether the originals could be kept, which must be so before the first change.
+    /// Returns whether the originals could be saved, which must be so before the first change.
     fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
         let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
         let limit = self.limit(node, |id| is_new(id) || self.cpu.quota(id).is_some());
@@ -260,9 +228,8 @@ impl CpuApp {
         for (id, start) in ready {
             cpu.set_least(id, start.least);
         }
-        // What an earlier agent has released may use more than the limit.
-        let known = ready.iter().any(|(id, _)| self.groups.members.get(id).is_some_and(|member| member.known));
-        let over = known || (self.lease.is_some() && self.waited >= WAIT);
+        // After a release by an earlier agent the use may exceed the limit.
+        let over = self.groups.has_known(ready) || (self.lease.is_some() && self.waited >= WAIT);
         cpu.set_limit(limit)?;
         if over {
             cpu.take_over(ready)?
@@ -276,31 +243,19 @@ impl CpuApp {
         Ok(true)
     }
 
-    pub(super) fn refuse(&mut self, node: &mut Node, refused: Refused) {
-        if self.refused.is_none() {
-            tracing::warn!(app = self.groups.app(), %refused, "the limit leaves no room");
-        }
-        self.refused = Some(refused);
-        node.tally.error(tally::LIMIT, &format!("{}: {refused}", self.groups.app()));
-    }
-
-    /// The limit for these containers: what this node holds, or at most the sum of what their pods
-    /// had themselves.
+    /// The limit for these containers: the lease, or at most the sum of what their pods had
+    /// originally.
     fn limit(&self, node: &Node, of: impl Fn(&Id) -> bool) -> Cores {
         if let Some(lease) = self.lease {
             return self.leased(lease);
         }
-        if node.override_limits {
-            return self.config.limit;
-        }
-        let own = self.groups.own(Bandwidth::cores, of);
-        own.map_or(self.config.limit, |own| own.min(self.config.limit))
+        self.groups.limit(node, self.config.limit, Bandwidth::cores, of)
     }
 
-    /// Compares all quotas with what was written, and the limit in force with what it should be.
+    /// Looks for foreign writes, and applies a limit that has changed.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         self.groups.check(node, now);
-        // Each step goes by what this node holds then.
+        // With a lease, each step applies the limit.
         if self.lease.is_some() {
             return self.count_lease(node);
         }
@@ -308,15 +263,15 @@ impl CpuApp {
         let managed = self.groups.members.keys().any(|id| self.cpu.quota(id).is_some());
         if managed && limit != self.cpu.limit() {
             match self.cpu.set_limit(limit) {
-                Ok(_) => self.refused = None,
-                Err(refused) => self.refuse(node, refused),
+                Ok(()) => self.groups.refused = false,
+                Err(why) => self.groups.refuse(node, why),
             }
         }
     }
 
-    /// Writes the quotas that differ from what is in the files: those that fall first, and those
-    /// that rise only as far as the limit allows with what is in force. A quota that could not be
-    /// lowered has to be, before others rise.
+    /// Writes the quotas that differ from the files: those that fall first, then those that rise,
+    /// only as far as the limit allows with what is in force. A quota that could not be lowered
+    /// keeps others from rising.
     fn apply(&mut self, node: &mut Node, time: Duration) {
         if !node.enforcing {
             return;
@@ -353,8 +308,9 @@ impl CpuApp {
         }
     }
 
-    /// What counts against the limit: what is in the files. A container that is not managed counts
-    /// with what it had before, unless it has more than its own quota or could not be written.
+    /// What counts against the limit: the quotas in the files. A container that is not managed
+    /// counts with what is reserved for it, unless it has more than its original or could not be
+    /// written.
     pub(super) fn in_force(&self) -> Cores {
         let of = |(id, member): (&Id, &Member<Bandwidth, Use>)| {
             let reserved = self.cpu.quota(id)?;
@@ -364,9 +320,48 @@ impl CpuApp {
         };
         self.groups.members.iter().filter_map(of).sum()
     }
+
+    /// The CPU of its pods, except for those with an unlimited container.
+    pub(super) fn pods(&self, node: &Node) -> impl Iterator<Item = PodCpu> + use<> {
+        let namespace = self.groups.app().split('/').next().unwrap_or_default();
+        let mut pods: BTreeMap<&str, PodCpu> = BTreeMap::new();
+        for (id, member) in &self.groups.members {
+            let pod = pods.entry(&id.uid).or_insert_with(|| PodCpu {
+                namespace: namespace.to_owned(),
+                name: member.pod.clone(),
+                cores: Some(0.0),
+                used_seconds: 0.0,
+            });
+            // While observing, the agent does not give what the files have.
+            let written = member.written.cores().filter(|_| node.enforcing);
+            pod.cores = pod.cores.zip(written).map(|(cores, more)| cores + more.get());
+            pod.used_seconds += member.more.readings.used().as_secs_f64();
+        }
+        pods.into_values().filter(|pod| pod.cores.is_some()).collect::<Vec<_>>().into_iter()
+    }
+
+    pub(super) fn status(&mut self, node: &Node) -> AppCpu {
+        let containers = self.groups.members.iter_mut().map(|(id, member)| {
+            let interval = member.more.readings.show();
+            ContainerCpu {
+                quota: self.cpu.quota(id).filter(|_| !node.enforcing).or_else(|| member.written.cores()),
+                used: interval.used,
+                throttled: interval.throttled,
+                which: Which::of(member),
+            }
+        });
+        let containers = containers.collect();
+        let lease = self.lease_use(node).map(|of| AppLease {
+            part: of.under.part,
+            goal: of.under.goal,
+            held: of.held,
+            age: node.leases.as_ref().map(|leases| leases.age(self.groups.app())).unwrap_or_default(),
+        });
+        AppCpu { containers, limit: self.cpu.limit(), free: self.cpu.free(), lease }
+    }
 }
 
-/// What a container would meet with this quota, which is not in force.
+/// The interval as it would be with this quota, which is not in force.
 fn would(interval: Interval, quota: Cores) -> Interval {
     Interval { throttled: if interval.used > quota { 1.0 } else { interval.throttled }, ..interval }
 }

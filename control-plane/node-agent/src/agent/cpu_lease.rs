@@ -1,15 +1,14 @@
-//! The CPU of an application whose limit is over the cluster: what this node holds of it.
+//! The CPU of an application with a limit over nodes: what this node holds of it.
 //!
-//! The limit in force is `min(part, max(goal, what the containers keep at least))` of the
-//! application's. A node that holds nothing leaves the containers alone: those that it managed get
-//! their own quotas back.
+//! The limit in force is `min(part, max(goal, sum of the minimums))` of the application's. A node
+//! that holds nothing gives its containers their original quotas.
 //!
-//! After a restart, containers have quotas of an earlier agent until they come under the limit, a
+//! After a restart, containers have the quotas of an earlier agent until they are admitted, a
 //! second later. These count as in use, so that nothing is given away that is in force.
 //!
-//! Containers that use more than a part that is new keep their own quotas for [`WAIT`] seconds:
-//! other nodes may give. Then they get what there is, since those on other nodes are under the
-//! limit, too.
+//! Containers that use more than a new part keep their own quotas for [`WAIT`] seconds, because
+//! other nodes may give. Then they get what there is, because containers elsewhere are limited,
+//! too.
 
 use super::cpu_app::{CpuApp, CpuMember};
 use super::member::{Id, Phase};
@@ -28,7 +27,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl CpuApp {
-    /// Takes what this node holds, for this step. What is above it falls at once.
+    /// Applies the lease for this step. Quotas above it fall at once.
     pub(super) fn hold(&mut self, node: &mut Node, now: Duration) {
         let (before, was_short) = (self.lease.take(), self.short.take().is_some());
         if node.enforcing && self.config.over == Over::Cluster {
@@ -41,50 +40,48 @@ impl CpuApp {
             self.waited = 0;
         }
         if !holds(lease) && self.groups.members.keys().any(|id| self.cpu.quota(id).is_some()) {
-            tracing::info!(
-                app = self.groups.app(),
-                "this node holds nothing of the limit; its containers get their own"
-            );
+            let app = self.groups.app();
+            tracing::info!(app, "this node holds nothing of the limit; its containers get their own quotas");
             self.keep(node, now, &BTreeMap::new());
             node.unplaced = true;
         }
         let limit = self.leased(lease);
         if limit == self.cpu.limit() {
-            self.refused = self.refused.filter(|_| !was_short);
+            self.groups.refused &= !was_short;
             return;
         }
         match self.cpu.set_limit(limit) {
-            Ok(_) => self.refused = None,
+            Ok(()) => self.groups.refused = false,
             Err(refused @ Refused::BelowFloors { floors, .. }) => {
-                // As near as the containers allow; a part never falls below what is in force.
+                // As low as the minimums allow; a part never falls below what is in force.
                 if floors < self.cpu.limit() {
                     let _ = self.cpu.set_limit(floors);
                 }
-                if self.refused.is_none() {
-                    self.refuse(node, refused);
+                if !self.groups.refused {
+                    self.groups.refuse(node, refused);
                 }
                 self.short = Some(refused);
             }
-            Err(refused) => self.refuse(node, refused),
+            Err(refused) => self.groups.refuse(node, refused),
         }
     }
 
-    /// Counts, once a second, that this node is not within the limit.
+    /// Counts, once a second, if this node is not within the limit.
     pub(super) fn count_lease(&mut self, node: &mut Node) {
         if let Some(refused) = self.short {
-            self.refuse(node, refused);
+            self.groups.refuse(node, refused);
         }
         if self.groups.members.is_empty() {
             self.waited = 0;
         }
         if self.waited > WAIT && self.lease.is_some_and(|lease| lease.part == Part::ZERO) {
             let app = self.groups.app();
-            node.tally.error(tally::LIMIT, &format!("{app}: this node holds nothing of the limit, nothing is free"));
+            node.tally.error(tally::LIMIT, &format!("{app}: this node holds nothing of the limit, and none is free"));
         }
     }
 
-    /// What containers have that an earlier agent has changed, and that are not under the limit
-    /// yet. Those that this one has refused have their own, like all that are not under the limit.
+    /// The quotas of containers that an earlier agent has changed, and that are not admitted yet. A
+    /// container that was refused has its own quota.
     fn taken_over(&self, node: &Node) -> Cores {
         let of = |(id, member): (&Id, &CpuMember)| {
             let comes = member.phase == Phase::Joining || !member.theirs && member.written.is_above(member.original);
@@ -94,12 +91,12 @@ impl CpuApp {
         self.groups.members.iter().filter_map(of).sum()
     }
 
-    /// A container does not come under the limit now.
+    /// A container is not admitted now.
     pub(super) fn leave_out(&mut self, node: &mut Node, now: Duration, id: &Id, is_refused: bool) {
         let Some(member) = self.groups.members.get_mut(id) else { return };
         member.more.readings.observed = Default::default();
         if is_refused && member.known && self.lease.is_some() {
-            // What an earlier agent gave it would count as long as it is there.
+            // The quota that an earlier agent gave it would count as long as it is there.
             self.lose(node, now, id);
         } else {
             // It may have a quota of an earlier agent, or of the time before a pause.
@@ -113,13 +110,13 @@ impl CpuApp {
         of(lease.part).min(of(lease.goal).max(self.least_of_all()))
     }
 
-    /// What all containers keep at least: those that are under the limit, or are to come.
+    /// The sum of the minimums of the containers that are admitted or joining.
     fn least_of_all(&self) -> Cores {
         self.counted().into_iter().map(|(_, member)| member.more.least).sum()
     }
 
-    /// The containers that need a part: those under the limit, and those that come, as far as all
-    /// of the limit has room for what they keep.
+    /// The containers that need a part: those that are admitted, and those joining, as far as the
+    /// whole limit has room for their minimums.
     fn counted(&self) -> Vec<(&Id, &CpuMember)> {
         let is_in = |(id, _): &(&Id, &CpuMember)| self.cpu.quota(id).is_some();
         let (mut counted, mut others): (Vec<_>, Vec<_>) = self.groups.members.iter().partition(is_in);
@@ -135,7 +132,7 @@ impl CpuApp {
         counted
     }
 
-    /// Remembers what the containers could use after this step.
+    /// Records what the containers could use after this step.
     pub(super) fn want(&mut self, node: &Node) {
         if self.lease.is_none() {
             return;
@@ -151,7 +148,7 @@ impl CpuApp {
         self.wanted.push(wants.get());
     }
 
-    /// What this node uses of the limit; none: nothing, and it wants nothing.
+    /// What this node uses and wants of the limit; none: nothing.
     pub(super) fn lease_use(&self, node: &Node) -> Option<Use> {
         let under = self.lease?;
         if self.groups.members.is_empty() {
@@ -167,26 +164,20 @@ impl CpuApp {
         Some(Use { wants: part(wants), least: part(least), own: own.map(part), held, under })
     }
 
-    /// Whether containers are not to come under the limit now, since this node holds nothing of it.
-    /// What an earlier agent gave them they lose after a while.
+    /// Whether containers cannot be admitted, because this node holds nothing of the limit. They
+    /// lose what an earlier agent gave them after a while.
     pub(super) fn holds_nothing(&mut self, node: &mut Node, now: Duration, ready: &[(Id, Start)]) -> bool {
         if self.lease.is_none_or(|lease| lease.part > Part::ZERO) {
             return false;
         }
         self.waited = self.waited.saturating_add(1);
         for (id, _) in ready {
-            let Some(member) = self.groups.members.get_mut(id) else { continue };
-            member.more.readings.observed = Default::default();
-            if member.known && self.waited > WAIT {
-                self.lose(node, now, id);
-            } else {
-                self.groups.raise(node, id);
-            }
+            self.leave_out(node, now, id, self.waited > WAIT);
         }
         true
     }
 
-    /// Whether containers that use more than the part of this node are to wait for more.
+    /// Whether containers that use more than this node holds wait for more.
     pub(super) fn waits(&mut self) -> bool {
         let leased = self.lease.is_some();
         self.waited = self.waited.saturating_add(leased.into());

@@ -1,64 +1,65 @@
-//! The groups of an application, and what they have of one resource.
+//! The groups of an application, and one resource in their files.
 
-use super::member::{Id, Member, Phase, Wanted};
+use super::member::{Id, Member, More, Phase, PodGroup, Wanted};
 use super::node::Node;
-use super::pod_group::{More, PodGroup};
 use super::tally;
 use super::timing::PAUSE;
 use crate::cgroup::{Group, GroupError, Located};
 use crate::originals::Kind;
 use crate::state::Kept;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::iter::Sum;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Containers and their pods.
 #[derive(Debug)]
 pub(super) struct Groups<S, M> {
-    /// The application's name.
     app: String,
-    /// What is written, for the log.
+    /// The resource, for the log.
     what: &'static str,
+    /// Whether containers, or a new limit, were refused at the last attempt.
+    pub(super) refused: bool,
     pub(super) members: BTreeMap<Id, Member<S, M>>,
     pods: BTreeMap<String, PodGroup<S>>,
 }
 
 impl<S: Kept, M: More<S>> Groups<S, M> {
     pub(super) const fn new(app: String, what: &'static str) -> Self {
-        Self { app, what, members: BTreeMap::new(), pods: BTreeMap::new() }
+        Self { app, what, refused: false, members: BTreeMap::new(), pods: BTreeMap::new() }
+    }
+
+    /// Counts a refusal of containers or of a limit; logs the first of several.
+    pub(super) fn refuse(&mut self, node: &mut Node, why: impl Display) {
+        if !self.refused {
+            tracing::warn!(app = self.app, %why, "the {} cannot be applied", self.what);
+        }
+        self.refused = true;
+        node.tally.error(tally::LIMIT, &format!("{}: {}: {why}", self.app, self.what));
     }
 
     pub(super) fn app(&self) -> &str {
         &self.app
     }
 
-    /// What is changed.
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.members.values().map(|member| &member.path).chain(self.pods.values().map(|pod| &pod.path))
     }
 
-    /// The groups of the pods, by uid.
     pub(super) fn pods(&self) -> impl Iterator<Item = (&String, &Group)> {
         self.pods.iter().map(|(uid, pod)| (uid, &pod.group))
     }
 
-    /// Those that are not wanted any more.
-    pub(super) fn unwanted(&self, wanted: &BTreeMap<Id, Wanted<'_>>) -> Vec<Id> {
-        self.members.keys().filter(|id| !wanted.contains_key(id)).cloned().collect()
-    }
-
-    /// Takes what is in the files now as written.
+    /// Takes what the files have now as written.
     pub(super) fn refresh(&mut self) {
         let members = self.members.values_mut().map(|member| (&member.group, &mut member.written));
         let pods = self.pods.values_mut().map(|pod| (&pod.group, &mut pod.written));
         for (group, written) in members.chain(pods) {
-            // The next look says what is wrong.
+            // The next check reports an error.
             *written = S::read(group).unwrap_or(*written);
         }
     }
 
-    /// Takes a container that is new.
     pub(super) fn find(
         &mut self,
         node: &mut Node,
@@ -97,7 +98,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         Ok(())
     }
 
-    /// Makes the originals last, before the first change. Returns whether that worked.
+    /// Saves the originals, before the first change. Returns whether that worked.
     pub(super) fn remember<'a>(&self, node: &mut Node, ids: impl Iterator<Item = &'a Id>) -> bool {
         let originals = S::of_mut(&mut node.state);
         for id in ids {
@@ -109,8 +110,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         node.save()
     }
 
-    /// What these containers had themselves, together: for each pod the sum of its containers', or
-    /// its own, if that is less. None: one pod may have as much as there is.
+    /// The sum of the originals of these containers, for each pod at most the pod's. None: one pod
+    /// is unlimited.
     pub(super) fn own<A: Sum + PartialOrd>(
         &self,
         amount: impl Fn(S) -> Option<A>,
@@ -127,8 +128,28 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.pods.iter().map(of_pod).sum()
     }
 
-    /// Compares all with what was written, and gives those that are paused what could not be given
-    /// at first. Returns those that are gone.
+    /// The limit for these containers: at most the sum of their originals, unless it may exceed
+    /// that.
+    pub(super) fn limit<A: Sum + PartialOrd>(
+        &self,
+        node: &Node,
+        limit: A,
+        amount: impl Fn(S) -> Option<A>,
+        of: impl Fn(&Id) -> bool,
+    ) -> A {
+        match self.own(amount, of) {
+            Some(own) if own < limit && !node.override_limits => own,
+            _ => limit,
+        }
+    }
+
+    /// Whether an earlier agent has changed one of these containers.
+    pub(super) fn has_known<T>(&self, ids: &[(Id, T)]) -> bool {
+        ids.iter().any(|(id, _)| self.members.get(id).is_some_and(|member| member.known))
+    }
+
+    /// Looks for foreign writes, and raises paused containers for which that failed at first.
+    /// Returns those that are gone.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) -> Vec<Id> {
         let mut gone = Vec::new();
         let ids: Vec<Id> = self.members.keys().cloned().collect();
@@ -145,21 +166,26 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         gone
     }
 
-    /// Gives the pod of a container that is left alone what the others in it leave.
+    /// Updates the pod of a paused container after changes of other containers.
     pub(super) fn follow(&mut self, node: &mut Node, id: &Id) {
-        let Some(written) = self.members.get(id).map(|member| member.written) else { return };
-        if let Err(error) = self.write(node, id, written)
+        if let Some(written) = self.members.get(id).map(|member| member.written) {
+            self.follow_with(node, id, written);
+        }
+    }
+
+    fn follow_with(&mut self, node: &mut Node, id: &Id, to: S) {
+        if let Err(error) = self.write(node, id, to)
             && !error.is_gone()
         {
             node.tally.error(tally::of_write(&error), &error);
         }
     }
 
-    /// Writes what a container that is managed shall have. Returns whether its group is gone.
+    /// Writes a setting of a managed container. Returns whether its group is gone.
     #[must_use]
     pub(super) fn change(&mut self, node: &mut Node, now: Duration, id: &Id, to: S) -> bool {
         let written = match self.is_ours(node, now, id) {
-            // Another one's pod may have paused it.
+            // A foreign write to its pod may have paused it.
             Ok(true) if self.members.get(id).is_none_or(|member| !member.is_managed()) => Ok(()),
             Ok(true) => self.write(node, id, to),
             Ok(false) => Ok(()),
@@ -169,7 +195,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             Ok(()) => false,
             Err(error) if error.is_gone() => true,
             Err(error) if error.is_in_use() => {
-                // The next look finds out what it needs.
+                // The next check tries again.
                 node.tally.error(tally::IN_USE, &error);
                 false
             }
@@ -184,8 +210,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         }
     }
 
-    /// Whether a container and its pod have what was written. If not, that is their original from
-    /// now on.
+    /// Whether a container and its pod have what was written. If not, what they have is the
+    /// original from now on.
     fn is_ours(&mut self, node: &mut Node, now: Duration, id: &Id) -> Result<bool, GroupError> {
         let (Some(member), Some(pod)) = (self.members.get_mut(id), self.pods.get_mut(&id.uid)) else {
             return Ok(false);
@@ -208,7 +234,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         if !pod_is_theirs && !is_theirs {
             return of_pod.map(|_| true);
         }
-        // Before they came under the limit it was theirs anyway.
+        // Before a container was admitted, its setting was somebody else's anyway.
         let affected: Vec<Id> = self
             .members
             .iter()
@@ -223,7 +249,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
                     app = self.app,
                     pod = member.pod,
                     container = member.container,
-                    "somebody else has written its {} or its pod's; it is left alone for 60 s",
+                    "{} of the container or its pod was written by somebody else; the container is left alone for 60 s",
                     self.what
                 );
             }
@@ -232,7 +258,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         Ok(false)
     }
 
-    /// Leaves a container alone, with at least its own; of CPU shares with its own.
+    /// Leaves a container alone, with at least its original; of CPU shares with its original.
     pub(super) fn pause(&mut self, node: &mut Node, now: Duration, id: &Id) {
         if let Some(member) = self.members.get_mut(id) {
             member.phase = Phase::Paused { until: now + PAUSE };
@@ -240,10 +266,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.raise(node, id);
     }
 
-    /// Gives a container what it is to have if it is not managed.
+    /// Gives a container what it has while it is not managed.
     pub(super) fn raise(&mut self, node: &mut Node, id: &Id) {
         let Some(member) = self.members.get_mut(id).filter(|_| node.enforcing) else { return };
-        // It may have been resized since it was looked at.
+        // It may have been resized since the last check.
         match S::read(&member.group) {
             Ok(now) if now != member.written => {
                 member.adopt(now);
@@ -251,20 +277,17 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             }
             Ok(now) if now.released(member.original) != now => {
                 let to = now.released(member.original);
-                match self.write(node, id, to) {
-                    Err(error) if !error.is_gone() => node.tally.error(tally::of_write(&error), &error),
-                    _ => {}
-                }
+                self.follow_with(node, id, to);
             }
             Err(error) if !error.is_gone() => node.tally.error(tally::READ, &error),
             _ => {}
         }
     }
 
-    /// Writes what a container shall have. Its pod's is raised before, or lowered after that.
+    /// Writes a container's setting. The pod's is raised before, or lowered after that.
     fn write(&mut self, node: &mut Node, id: &Id, to: S) -> Result<(), GroupError> {
         let Some(pod) = self.pods.get_mut(&id.uid) else { return Ok(()) };
-        // Whoever has resized it since it was looked at means it.
+        // A resize since the last check is somebody's intention.
         let of_pod = S::read(&pod.group)?;
         if of_pod != pod.written {
             pod.adopt(of_pod);
@@ -278,10 +301,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             Some(member) => node.set(&member.group, &mut member.written, to),
             None => Ok(()),
         };
-        // A pod whose container is gone goes back too: another one may start in it.
+        // Also if the container is gone, because another one may start in the pod.
         if written.as_ref().err().is_none_or(GroupError::is_gone) {
             match node.set(&pod.group, &mut pod.written, target) {
-                // Something else in the pod uses it; its containers have limits of their own.
+                // Something else in the pod uses memory; its containers have their own limits.
                 Err(error) if error.is_in_use() => {}
                 done => done?,
             }
@@ -289,10 +312,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         written
     }
 
-    /// Forgets a container, and gives it its original if it still exists. An observer gives nothing
-    /// back here, so what could not be given back before stays in the file.
+    /// Forgets a container, and restores it if it still exists. While observing nothing is restored
+    /// here, so what could not be restored before stays in the file.
     pub(super) fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        // A change of the last second is somebody else's original.
+        // A foreign write of the last second counts, too.
         let _ = self.is_ours(node, now, id);
         let Some(member) = self.members.get(id) else { return };
         let changed = node.enforcing && S::of(&node.state).has(&member.path);
@@ -306,7 +329,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             _ => node.enforcing,
         };
         let originals = S::of_mut(&mut node.state);
-        // What could not be put back stays in the file, for the next one who can.
+        // What could not be restored stays in the file.
         if let Some(member) = member.filter(|_| done) {
             originals.forget(&member.path);
         }
@@ -318,7 +341,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
     }
 }
 
-/// What a pod's group has to have if one of its containers has this.
+/// The setting of a pod's group if one of its containers gets `to`.
 fn for_pod<S: Kept, M: More<S>>(members: &BTreeMap<Id, Member<S, M>>, pod: &PodGroup<S>, id: &Id, to: S) -> S {
     let containers = members.iter().filter(|(other, _)| other.uid == id.uid);
     M::of_pod(pod, containers.map(|(other, member)| (member, if other == id { to } else { member.written })))

@@ -1,4 +1,4 @@
-//! A container of an application, and what one resource says about it.
+//! A container of an application and its pod, and one resource of them.
 
 use crate::cgroup::Group;
 use crate::pods::{Container, Pod};
@@ -19,24 +19,22 @@ impl Id {
     }
 }
 
-/// A container that belongs to an application.
 pub(super) struct Wanted<'a> {
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
 }
 
-/// Where a container is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is to come under the limit.
     Joining,
-    /// It is under the limit.
     Managed,
-    /// Somebody else has changed what it has, or there was an error.
-    Paused { until: Duration },
+    /// Left alone after a foreign write or an error.
+    Paused {
+        until: Duration,
+    },
 }
 
-/// A container with its group. `S` is what its files say, `M` what else is known of it.
+/// A container with its group. `S` is its setting, `M` what else is known of it.
 #[derive(Debug)]
 pub(super) struct Member<S, M> {
     pub(super) pod: String,
@@ -45,20 +43,19 @@ pub(super) struct Member<S, M> {
     /// Below the tree.
     pub(super) path: PathBuf,
     pub(super) original: S,
-    /// What is in the files, as far as we know.
+    /// What the files have, as far as the agent knows.
     pub(super) written: S,
     pub(super) phase: Phase,
-    /// Whether it has come under the limit; a part of that is reserved for it while it is paused.
+    /// Whether it was admitted; its part of the limit stays reserved while it is paused.
     pub(super) attached: bool,
-    /// Whether somebody else has written what it has.
+    /// Whether `written` is a foreign write.
     pub(super) theirs: bool,
     /// Whether an earlier agent has changed it.
     pub(super) known: bool,
-    /// Whether it could not be written.
+    /// Whether a write failed.
     pub(super) stuck: bool,
-    /// How often somebody else has.
     pub(super) foreign: u64,
-    /// Steps in a row in which it could not be read.
+    /// Consecutive steps in which it could not be read.
     pub(super) unread: u32,
     pub(super) more: M,
 }
@@ -68,18 +65,85 @@ impl<S, M> Member<S, M> {
         self.phase == Phase::Managed
     }
 
-    /// It comes under the limit.
     pub(super) fn manage(&mut self) {
         (self.phase, self.attached) = (Phase::Managed, true);
         (self.theirs, self.stuck) = (false, false);
     }
 
-    /// Takes what somebody else has written.
+    /// Ends a pause that is over.
+    pub(super) fn resume(&mut self, now: Duration) -> bool {
+        let ends = matches!(self.phase, Phase::Paused { until } if until <= now);
+        if ends {
+            self.phase = Phase::Joining;
+        }
+        ends
+    }
+
+    /// Its minimum has changed: it is admitted again.
+    pub(super) fn join_again(&mut self) {
+        if self.is_managed() {
+            self.phase = Phase::Joining;
+        }
+    }
+
+    /// Takes over a foreign write.
     pub(super) fn adopt(&mut self, now: S)
     where
         S: Setting,
     {
         self.original = now.adopted(self.written, self.original);
         (self.written, self.theirs) = (now, true);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PodGroup<S> {
+    pub(super) group: Group,
+    /// Below the tree.
+    pub(super) path: PathBuf,
+    pub(super) original: S,
+    pub(super) written: S,
+}
+
+impl<S: Setting> PodGroup<S> {
+    /// Takes over a foreign write.
+    pub(super) fn adopt(&mut self, now: S) {
+        self.original = now.adopted(self.written, self.original);
+        self.written = now;
+    }
+
+    /// The pod's setting for these originals and settings of its containers: it exceeds its
+    /// original by as much as they exceed theirs, and is never below it, so that a resize in place
+    /// finds room.
+    fn target(&self, containers: impl Iterator<Item = (S, S)>) -> S {
+        let Some(original) = self.original.amount(self.original) else { return self.original };
+        let (mut more, mut less, mut unlimited, mut largest) = (0_u64, 0_u64, 0_u64, 0_u64);
+        for (original, now) in containers {
+            let now = now.amount(self.original);
+            largest = largest.max(now.unwrap_or(0));
+            match (original.amount(self.original), now) {
+                (Some(original), Some(now)) => {
+                    more = more.saturating_add(now.saturating_sub(original));
+                    less = less.saturating_add(original.saturating_sub(now));
+                }
+                // Without a limit of its own, a container is limited by its pod.
+                (None, Some(now)) => unlimited = unlimited.saturating_add(now),
+                (_, None) => {}
+            }
+        }
+        let amount = original.saturating_add(more).saturating_sub(less).max(unlimited).max(largest).max(original);
+        self.original.with_amount(amount)
+    }
+}
+
+/// What else is known of a container.
+pub(super) trait More<S: Setting>: Sized {
+    /// The setting of a pod's group for these settings of its containers.
+    fn of_pod<'a>(pod: &PodGroup<S>, containers: impl Iterator<Item = (&'a Member<S, Self>, S)>) -> S
+    where
+        S: 'a,
+        Self: 'a,
+    {
+        pod.target(containers.map(|(member, now)| (member.original, now)))
     }
 }

@@ -1,12 +1,10 @@
 //! The memory of an application on this node.
 
 use super::groups::Groups;
-use super::member::{Id, Member, Phase, Wanted};
+use super::member::{Id, Member, More, Phase, Wanted};
 use super::node::Node;
-use super::pod_group::More;
-use super::resource::Resource;
+use super::resource::{Resource, groups};
 use super::status::{AppMemory, ContainerMemory, Which};
-use super::tally;
 use crate::bytes::Bytes;
 use crate::cgroup::{GroupError, Limits, Usage, locate};
 use crate::config::{AppConfig, AppName, MemoryConfig};
@@ -14,33 +12,28 @@ use crate::memory::{App, Refused, Start};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is known of a container's memory.
 #[derive(Debug)]
 pub(super) struct Use {
-    /// What it keeps at least.
+    /// The guaranteed minimum.
     pub(super) least: Bytes,
     pub(super) last: Usage,
-    /// Whether nobody has what it asks for.
+    /// Whether nobody has what it needs.
     pub(super) short: bool,
-    /// Whether it has asked since it was looked at.
+    /// Whether an alarm waits for `quiet` to pass.
     pub(super) asked: bool,
-    /// Until then that has time.
     pub(super) quiet: Duration,
-    /// Whether the kernel says when it is at its limit.
+    /// Whether there is an alarm for its limit.
     pub(super) watched: bool,
 }
 
-/// The memory of an application.
 #[derive(Debug)]
 pub(super) struct MemoryApp {
     pub(super) config: MemoryConfig,
     pub(super) memory: App<Id>,
     pub(super) groups: Groups<Limits, Use>,
-    /// Why containers are not under the limit, or why a new limit is not in force.
-    pub(super) refused: Option<Refused>,
-    /// When memory was last taken.
+    /// When unused memory was last reclaimed.
     pub(super) reclaimed: Duration,
-    /// When all were last looked at.
+    /// When the use of all containers was last read.
     pub(super) read: Duration,
     pub(super) grants: u64,
     pub(super) refused_grants: u64,
@@ -63,8 +56,7 @@ impl Resource for MemoryApp {
         Self {
             config: config.clone(),
             memory: App::new(config.rule, config.limit),
-            groups: Groups::new(name.to_string(), "limit of memory"),
-            refused: None,
+            groups: Groups::new(name.to_string(), "memory limit"),
             reclaimed: now,
             read: now,
             grants: 0,
@@ -73,23 +65,16 @@ impl Resource for MemoryApp {
         }
     }
 
-    /// The limit is in force with the next [`Self::check`] at which it leaves room for what the
-    /// containers keep.
+    /// The limit applies from the next [`Self::check`] at which it has room for all minimums.
     fn configure(&mut self, config: &MemoryConfig) {
         if *config != self.config {
             self.memory.set_rule(config.rule);
             self.config = config.clone();
-            self.refused = None;
+            self.groups.refused = false;
         }
     }
 
-    fn groups(&self) -> &Groups<Limits, Use> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Limits, Use> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
@@ -104,8 +89,7 @@ impl Resource for MemoryApp {
         let least = least(node, new);
         if let Some(member) = self.groups.members.get_mut(id).filter(|member| member.more.least != least) {
             member.more.least = least;
-            // It comes anew, with what it has to keep now.
-            member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+            member.join_again();
         }
     }
 
@@ -118,18 +102,15 @@ impl Resource for MemoryApp {
     }
 }
 
-/// What a container keeps at least.
 fn least(node: &Node, new: &Wanted<'_>) -> Bytes {
     new.container.memory.min(node.capacity.memory)
 }
 
 impl MemoryApp {
-    /// Whether it has this container.
     pub(super) fn has(&self, id: &Id) -> bool {
         self.groups.members.contains_key(id)
     }
 
-    /// Brings containers under the limit.
     pub(super) fn admit(&mut self, node: &mut Node) {
         let capacity = node.capacity.memory;
         let ready: Vec<(Id, Start)> = self
@@ -145,8 +126,8 @@ impl MemoryApp {
         if ready.is_empty() {
             return;
         }
-        let mut outcome = self.attach(node, &ready);
-        // Those that come later need not wait for each other.
+        let outcome = self.attach(node, &ready);
+        // Later containers need not wait for each other.
         if outcome.is_err() && self.managed().next().is_some() {
             for one in &ready {
                 if let Ok(true) = self.attach(node, std::slice::from_ref(one)) {
@@ -154,15 +135,12 @@ impl MemoryApp {
                 }
             }
         } else if let Ok(true) = outcome {
-            for (id, _) in &ready {
-                self.manage(id);
-            }
-            outcome = Ok(true);
+            ready.iter().for_each(|(id, _)| self.manage(id));
         }
         match outcome {
-            Ok(true) => self.refused = None,
+            Ok(true) => self.groups.refused = false,
             Ok(false) => {}
-            Err(refused) => self.refuse(node, refused),
+            Err(why) => self.groups.refuse(node, why),
         }
         for (id, _) in &ready {
             if self.groups.members.get(id).is_some_and(|member| !member.is_managed()) {
@@ -178,14 +156,14 @@ impl MemoryApp {
         }
     }
 
-    /// Whether the originals could be kept, which must be so before the first change.
+    /// Returns whether the originals could be saved, which must be so before the first change.
     fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
         let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
         let limit = self.limit(node, |id| is_new(id) || self.memory.of(id).is_some());
         let mut memory = self.memory.clone();
         memory.set_limit(limit)?;
-        // What an earlier agent has given may leave no room for margins.
-        if ready.iter().any(|(id, _)| self.groups.members.get(id).is_some_and(|member| member.known)) {
+        // What an earlier agent granted may leave no room for margins.
+        if self.groups.has_known(ready) {
             memory.take_over(ready)?
         } else {
             memory.attach(ready)?
@@ -197,24 +175,11 @@ impl MemoryApp {
         Ok(true)
     }
 
-    pub(super) fn refuse(&mut self, node: &mut Node, refused: Refused) {
-        if self.refused.is_none() {
-            tracing::warn!(app = self.groups.app(), %refused, "the limit of memory leaves no room");
-        }
-        self.refused = Some(refused);
-        node.tally.error(tally::LIMIT, &format!("{}: memory: {refused}", self.groups.app()));
-    }
-
-    /// The limit for these containers: at most the sum of what their pods had themselves.
+    /// The limit for these containers: at most the sum of what their pods had originally.
     pub(super) fn limit(&self, node: &Node, of: impl Fn(&Id) -> bool) -> Bytes {
-        if node.override_limits {
-            return self.config.limit;
-        }
-        let own = self.groups.own(|limits: Limits| limits.max, of);
-        own.map_or(self.config.limit, |own| own.min(self.config.limit))
+        self.groups.limit(node, self.config.limit, |limits| limits.max, of)
     }
 
-    /// What the metrics show.
     pub(super) fn status(&self, node: &Node) -> AppMemory {
         let container = |(id, member): (&Id, &Member<Limits, Use>)| ContainerMemory {
             which: Which::of(member),

@@ -1,27 +1,26 @@
-//! The memory of an application: who needs more, and who needs less.
+//! Grants and limits of an application's memory.
 
-use super::member::{Id, Member, Phase};
+use super::member::{Id, Member};
 use super::memory_app::{MemoryApp, Use};
-use super::memory_files::{differs, target};
 use super::node::Node;
 use super::resource::Resource;
 use super::tally;
 use super::timing::UNREAD_CHECKS;
 use crate::bytes::Bytes;
-use crate::cgroup::{Limits, Version};
-use crate::memory::RECLAIM;
+use crate::cgroup::{Limits, Usage, Version};
+use crate::memory::{RECLAIM, Rule};
 use crate::setting::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A container that has asked for memory which it does not need, or which nobody has, is not looked
-/// at again for so long: its page cache is at the limit.
+/// How long further alarms of a container wait after one for which it needed nothing, because its
+/// page cache is at the limit, or for which nobody had memory.
 const QUIET: Duration = Duration::from_millis(250);
-/// How old the use of those that are to give may be.
+/// How old the use of containers may be from which memory is taken.
 const FRESH: Duration = Duration::from_millis(20);
 
 impl MemoryApp {
-    /// Looks at all containers: who has written their limits, what they use, and who needs more.
+    /// Checks all containers: foreign writes, use, and grants.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         self.groups.check(node, now);
         self.read(node, now, true);
@@ -30,8 +29,8 @@ impl MemoryApp {
         let managed = self.groups.members.keys().any(|id| self.memory.of(id).is_some());
         if managed && limit != self.memory.limit() {
             match self.memory.set_limit(limit) {
-                Ok(_) => self.refused = None,
-                Err(refused) => self.refuse(node, refused),
+                Ok(()) => self.groups.refused = false,
+                Err(why) => self.groups.refuse(node, why),
             }
         }
         if now.saturating_sub(self.reclaimed) >= RECLAIM {
@@ -47,7 +46,7 @@ impl MemoryApp {
         self.apply(node, now);
     }
 
-    /// A container is at its limit.
+    /// Serves a container that is at its limit.
     pub(super) fn ask(&mut self, node: &mut Node, now: Duration, id: &Id) {
         let Some(member) = self.groups.members.get_mut(id).filter(|member| member.is_managed()) else { return };
         member.more.asked = now < member.more.quiet;
@@ -62,7 +61,7 @@ impl MemoryApp {
         let lacks = self.lacks(id);
         // A grant is a whole step.
         if lacks + self.config.rule.step > self.memory.pool() && now.saturating_sub(self.read) >= FRESH {
-            // Whoever is to give must not be taken what it uses by now.
+            // Nothing may be taken that is in use by now.
             self.read(node, now, false);
             self.memory.observe(&self.uses());
         }
@@ -74,7 +73,6 @@ impl MemoryApp {
         self.apply(node, now);
     }
 
-    /// Looks at those that have asked while there was time.
     pub(super) fn step(&mut self, node: &mut Node, now: Duration) {
         let due = |more: &Use| more.asked && more.quiet <= now;
         let asked: Vec<Id> = self.managed().filter(|(_, member)| due(&member.more)).map(|(id, _)| id.clone()).collect();
@@ -83,13 +81,13 @@ impl MemoryApp {
         }
     }
 
-    /// What a container needs to have a step above its use.
+    /// What a container lacks to be a step above its use.
     fn lacks(&self, id: &Id) -> Bytes {
         let used = self.groups.members.get(id).map(|member| member.more.last.working_set());
         used.zip(self.memory.of(id)).map_or(Bytes::ZERO, |(used, limit)| used + self.config.rule.step - limit)
     }
 
-    /// Grants a container what it lacks. Returns whether it got anything.
+    /// Grants a container what it lacks. Returns whether it got something.
     fn serve(&mut self, id: &Id) -> bool {
         let Some(used) = self.groups.members.get(id).map(|member| member.more.last.working_set()) else {
             return false;
@@ -112,7 +110,7 @@ impl MemoryApp {
         granted
     }
 
-    /// Reads what all use. `counts`: whether failures count towards a pause.
+    /// Reads the use of all containers. `counts`: whether failures count towards a pause.
     fn read(&mut self, node: &mut Node, now: Duration, counts: bool) {
         self.read = now;
         let (mut gone, mut unread) = (Vec::new(), Vec::new());
@@ -120,9 +118,7 @@ impl MemoryApp {
             match member.group.memory_usage() {
                 Ok(usage) => {
                     (member.more.last, member.unread) = (usage, 0);
-                    if matches!(member.phase, Phase::Paused { until } if until <= now) {
-                        member.phase = Phase::Joining;
-                    }
+                    member.resume(now);
                 }
                 Err(error) if error.is_gone() => gone.push(id.clone()),
                 Err(error) => {
@@ -140,14 +136,12 @@ impl MemoryApp {
         for id in &gone {
             self.lose(node, now, id);
         }
-        // Nobody knows what it needs.
         for id in &unread {
             self.groups.pause(node, now, id);
         }
     }
 
-    /// Version 2 counts in the pod what happens in its containers, and there it stays: the group of
-    /// a container may go with its process.
+    /// Version 2 counts for the pod, too. The group of a container may be removed with its process.
     fn count_kills(&mut self, version: Version) {
         for (uid, pod) in self.groups.pods() {
             let containers = self.groups.members.iter().filter(|(id, _)| id.uid == *uid);
@@ -165,13 +159,12 @@ impl MemoryApp {
         self.groups.members.iter().filter(|(_, member)| member.is_managed())
     }
 
-    /// What those use that could be read.
     fn uses(&self) -> BTreeMap<Id, Bytes> {
         let read = self.managed().filter(|(_, member)| member.unread == 0);
         read.map(|(id, member)| (id.clone(), member.more.last.working_set())).collect()
     }
 
-    /// Writes the limits that differ from what is in the files: those that fall first.
+    /// Writes the limits that differ from the files: those that fall first.
     fn apply(&mut self, node: &mut Node, now: Duration) {
         if !node.enforcing {
             return;
@@ -195,13 +188,48 @@ impl MemoryApp {
         }
     }
 
-    /// Hears when a container is at its limit.
     fn watch(&mut self, node: &mut Node, id: &Id) {
         let Some(member) = self.groups.members.get_mut(id).filter(|member| member.is_managed()) else { return };
         let Some(limit) = self.memory.of(id) else { return };
-        // Version 1 has to be told the limit.
+        // Version 1 needs the limit.
         if node.tree.version() == Version::V1 || !member.more.watched {
             member.more.watched = node.watch(id, &member.group, limit);
         }
     }
+}
+
+/// The smallest change that is written: the kernel counts in pages.
+const LEAST_CHANGE: Bytes = Bytes::mebi(1);
+
+/// The limits to be written for a container. `cache` is how much page cache may still be reclaimed.
+fn target(version: Version, rule: Rule, member: &Member<Limits, Use>, limit: Bytes, cache: &mut Bytes) -> Limits {
+    let Use { last: Usage { total, clean, .. }, short, .. } = member.more;
+    let max = limit + rule.step;
+    let max = match member.written.max {
+        Some(now) if now <= max => max,
+        // It falls only as far as page cache has been reclaimed.
+        Some(now) => max.max(total + rule.step).min(now),
+        None => max.max(total + rule.step),
+    };
+    let high = match version {
+        Version::V1 => None,
+        // A container that is only slowed down and gets no more would hang.
+        Version::V2 if short => Some(max),
+        Version::V2 => {
+            let taken = (total - limit).min(clean).min(*cache);
+            *cache -= taken;
+            // What has been reclaimed is not given back.
+            let most = member.written.high.unwrap_or(max).max(limit);
+            Some(limit.max(total - taken).min(most))
+        }
+    };
+    Limits { max: Some(max), high }
+}
+
+fn differs(to: Limits, now: Limits) -> bool {
+    let differs = |to: Option<Bytes>, now: Option<Bytes>| match (to, now) {
+        (Some(to), Some(now)) => to - now >= LEAST_CHANGE || now - to >= LEAST_CHANGE,
+        (to, now) => to != now,
+    };
+    differs(to.max, now.max) || differs(to.high, now.high)
 }

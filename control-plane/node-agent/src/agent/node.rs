@@ -10,33 +10,27 @@ use crate::setting::Setting;
 use crate::state::State;
 use std::time::Duration;
 
-/// How much a node has.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
-    /// Its processors.
     pub cores: Cores,
-    /// Its memory.
     pub memory: Bytes,
 }
 
-/// How much page cache is taken at one look: the kernel frees it before the write of a limit
-/// returns.
+/// How much page cache may be reclaimed from one check to the next: the kernel frees it before the
+/// write of a limit returns.
 pub(super) const CACHE: Bytes = Bytes::mebi(256);
 
-/// What applications share on this node.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) tree: Tree,
     pub(super) state: State,
     pub(super) tally: Tally,
-    /// How much page cache may be taken until the next look.
+    /// What is left of [`CACHE`].
     pub(super) cache: Bytes,
-    /// Who is at its limit of memory.
     pub(super) alarms: Option<Alarms<Id>>,
     pub(super) capacity: Capacity,
-    /// The CPU that all its pods request together.
     pub(super) requested: Cores,
-    /// What this node holds of limits over nodes; none: nobody leases.
+    /// What this node holds of limits over nodes; none without a control plane.
     pub(super) leases: Option<Leases>,
     pub(super) enforcing: bool,
     pub(super) override_limits: bool,
@@ -45,7 +39,23 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Writes a setting if it is another one.
+    pub(super) fn new(tree: Tree, state: State, capacity: Capacity) -> Self {
+        Self {
+            tree,
+            state,
+            tally: Tally::default(),
+            cache: CACHE,
+            alarms: None,
+            capacity,
+            requested: Cores::ZERO,
+            leases: None,
+            enforcing: false,
+            override_limits: false,
+            unplaced: false,
+        }
+    }
+
+    /// Writes a setting if it differs from what is written.
     pub(super) fn set<S: Setting>(&mut self, group: &Group, written: &mut S, to: S) -> Result<(), GroupError> {
         if *written != to {
             to.write(group, written)?;
@@ -54,7 +64,7 @@ impl Node {
         Ok(())
     }
 
-    /// Makes the originals last. Returns whether that worked.
+    /// Saves the originals. Returns whether that worked.
     pub(super) fn save(&mut self) -> bool {
         match self.state.save() {
             Ok(()) => true,
@@ -65,13 +75,13 @@ impl Node {
         }
     }
 
-    /// Hears when a container is at its limit of memory. Returns whether that works.
+    /// Watches for a container to reach its memory limit. Returns whether that works.
     pub(super) fn watch(&mut self, id: &Id, group: &Group, limit: Bytes) -> bool {
         let alarms = match &mut self.alarms {
             Some(alarms) => Ok(alarms),
             alarms @ None => Alarms::new(self.tree.version()).map(|new| alarms.insert(new)),
         };
-        // Without an alarm it gets more at the next look.
+        // Without an alarm it gets more at the next check.
         let watched = alarms.and_then(|alarms| alarms.watch(id.clone(), group, limit));
         if let Err(error) = &watched {
             self.tally.error(tally::READ, error);
@@ -85,7 +95,6 @@ impl Node {
         }
     }
 
-    /// Waits for those that are at their limit of memory.
     pub(super) fn wait(&mut self, at_most: Duration) -> Vec<Id> {
         if let Some(alarms) = &mut self.alarms {
             alarms.wait(at_most)

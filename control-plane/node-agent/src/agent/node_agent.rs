@@ -5,72 +5,68 @@ use super::member::{Id, Wanted};
 use super::memory_app::MemoryApp;
 use super::node::{CACHE, Capacity, Node};
 use super::qos_app::QosApp;
-use super::resource::{self, Apps, Placed, Resource};
-use super::status::{PodCpu, Status};
-use super::tally::{self, Tally};
+use super::resource::{AnyApps, Apps, Placed, Resource};
+use super::status::Status;
+use super::tally;
 use super::timing::{ALARM_PAUSE, CHECK_STEPS};
-use crate::cgroup::{Bandwidth, GroupError, Tree, Version};
+use crate::cgroup::{Bandwidth, GroupError, Tree};
 use crate::config::{Config, Mode, Over};
-use crate::cores::Cores;
 use crate::lease::Leases;
 use crate::pods::Pod;
 use crate::qos::Answers;
-use crate::report::PodName;
 use crate::state::{Kept, KeptGroups, State};
+use bloc_daemon::cpu::{PodCpu, PodName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a step goes on to restore: less than the silence for which the guardian kills. What is
-/// left is tried again each second.
+/// How long a step may restore: less than the silence after which the guardian kills. The rest is
+/// tried again each second.
 const IN_A_STEP: Duration = Duration::from_secs(2);
-/// The same at the end, for which the guardian waits longer.
+/// The same at the end, when the guardian waits longer.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
-/// The agent of a node.
-#[derive(Debug)]
-pub struct Agent {
-    node: Node,
-    /// None until there was a good one.
-    config: Option<Config>,
-    /// None until a source has told them.
-    pods: Option<Arc<Vec<Pod>>>,
+#[derive(Debug, Default)]
+struct Resources {
     cpu: Apps<CpuApp>,
     memory: Apps<MemoryApp>,
     qos: Apps<QosApp>,
-    /// Who is at its limit of memory, and was not served yet.
+}
+
+impl Resources {
+    fn all(&mut self) -> [&mut dyn AnyApps; 3] {
+        [&mut self.cpu, &mut self.memory, &mut self.qos]
+    }
+
+    fn paths(&self) -> KeptGroups {
+        [self.cpu.paths(), self.memory.paths(), self.qos.paths()]
+    }
+}
+
+#[derive(Debug)]
+pub struct Agent {
+    node: Node,
+    /// None until a valid one was read.
+    config: Option<Config>,
+    /// None until the source has sent them.
+    pods: Option<Arc<Vec<Pod>>>,
+    apps: Resources,
+    /// Containers at their memory limit that were not served yet.
     asking: BTreeSet<Id>,
-    /// Whether each container was given to its application since the start.
+    /// Whether containers were given to applications since the start.
     placed: bool,
     steps: u64,
-    /// The time of the last step.
     now: Duration,
 }
 
 impl Agent {
-    /// An agent that manages nothing yet, on a node that has this much. What an earlier one has
-    /// left is in `state`.
+    /// An agent that manages nothing yet. `state` has what an earlier one has left.
     pub fn new(tree: Tree, state: State, capacity: Capacity) -> Self {
-        let node = Node {
-            tree,
-            state,
-            tally: Tally::default(),
-            cache: CACHE,
-            alarms: None,
-            capacity,
-            requested: Cores::ZERO,
-            leases: None,
-            enforcing: false,
-            override_limits: false,
-            unplaced: false,
-        };
         Self {
-            node,
+            node: Node::new(tree, state, capacity),
             config: None,
             pods: None,
-            cpu: Apps::new(),
-            memory: Apps::new(),
-            qos: Apps::new(),
+            apps: Resources::default(),
             asking: BTreeSet::new(),
             placed: false,
             steps: 0,
@@ -78,42 +74,38 @@ impl Agent {
         }
     }
 
-    /// Holds parts of limits over nodes, which are asked for and given back there.
     #[must_use]
     pub fn with_leases(mut self, leases: Option<Leases>) -> Self {
         self.node.leases = leases;
         self
     }
 
-    /// Takes a configuration. What is no longer managed gets its original quotas.
+    /// Applies a configuration. What it does not manage gets its originals.
     pub fn set_config(&mut self, config: Config) {
         let enforcing = config.mode == Mode::Enforce;
         if enforcing != self.node.enforcing {
             if self.node.enforcing {
                 self.put_back(IN_A_STEP);
             }
-            // What an observer has computed is not in force.
-            self.cpu.clear();
-            self.memory.clear();
-            self.qos.clear();
+            // What was computed while observing is not in force.
+            self.apps.all().into_iter().for_each(AnyApps::forget);
         }
         self.node.enforcing = enforcing;
         self.node.override_limits = config.override_limits;
-        resource::configure(&mut self.cpu, &mut self.node, self.now, &config);
-        resource::configure(&mut self.memory, &mut self.node, self.now, &config);
-        resource::configure(&mut self.qos, &mut self.node, self.now, &config);
+        for apps in self.apps.all() {
+            apps.configure(&mut self.node, self.now, &config);
+        }
         self.config = Some(config);
         self.node.unplaced = true;
     }
 
-    /// Takes the pods that run on this node now.
     pub fn set_pods(&mut self, pods: Arc<Vec<Pod>>) {
         self.node.requested = pods.iter().flat_map(|pod| &pod.containers).map(|container| container.requests).sum();
         self.pods = Some(pods);
         self.node.unplaced = true;
     }
 
-    /// One step, at `now`, which is a time that never goes back.
+    /// One step. `now` never decreases.
     pub fn step(&mut self, now: Duration) {
         let check = self.steps.is_multiple_of(CHECK_STEPS);
         self.steps += 1;
@@ -121,7 +113,7 @@ impl Agent {
         if self.node.unplaced && check {
             self.place();
         }
-        for running in self.cpu.values_mut() {
+        for running in self.apps.cpu.values_mut() {
             if check {
                 running.check(&mut self.node, now);
             }
@@ -129,24 +121,24 @@ impl Agent {
         }
         self.settle();
         self.node.cache = if check { CACHE } else { self.node.cache };
-        for running in self.memory.values_mut() {
+        for running in self.apps.memory.values_mut() {
             if check {
                 running.check(&mut self.node, now);
             }
             running.step(&mut self.node, now);
         }
         if check {
-            for running in self.qos.values_mut() {
+            for running in self.apps.qos.values_mut() {
                 running.check(&mut self.node, now);
             }
-        }
-        if check && self.node.state.is_changed() {
-            self.node.save();
+            if self.node.state.is_changed() {
+                self.node.save();
+            }
         }
     }
 
-    /// Waits for the next step, and meanwhile gives memory to those that are at their limit. The
-    /// time of the steps is that since `began`.
+    /// Waits for the next step, and meanwhile serves containers at their memory limit. Steps count
+    /// their time since `began`.
     pub fn wait(&mut self, began: Instant, until: Instant) {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -155,20 +147,19 @@ impl Agent {
             }
             let asking = self.node.wait(if self.asking.is_empty() { left } else { Duration::ZERO });
             self.asking.extend(asking);
-            // The next step is not late for them.
+            // The next step must not be late because of them.
             while Instant::now() < until
                 && let Some(id) = self.asking.pop_first()
             {
-                if let Some(running) = self.memory.values_mut().find(|running| running.has(&id)) {
+                if let Some(running) = self.apps.memory.values_mut().find(|running| running.has(&id)) {
                     running.ask(&mut self.node, began.elapsed(), &id);
                 }
             }
-            // Whoever is held up at its limit asks again and again.
+            // The kernel reports a container that stays at its limit again and again.
             std::thread::sleep(ALARM_PAUSE.min(until.saturating_duration_since(Instant::now())));
         }
     }
 
-    /// Gives each container to its application.
     fn place(&mut self) {
         let (Some(config), Some(pods)) = (&self.config, self.pods.clone()) else { return };
         let mut wanted = Placed::new();
@@ -179,94 +170,75 @@ impl Agent {
                 wanted.entry(name).or_default().insert(id, Wanted { pod, container });
             }
         }
-        // First what goes, so that a container that changes its application is put back before.
-        resource::keep(&mut self.cpu, &mut self.node, self.now, &wanted);
-        resource::keep(&mut self.memory, &mut self.node, self.now, &wanted);
-        resource::keep(&mut self.qos, &mut self.node, self.now, &wanted);
+        // A container that changes its application is put back before it is added.
+        for apps in self.apps.all() {
+            apps.keep(&mut self.node, self.now, &wanted);
+        }
         (self.node.unplaced, self.placed) = (false, true);
-        resource::add(&mut self.cpu, &mut self.node, self.now, config, &wanted);
-        resource::add(&mut self.memory, &mut self.node, self.now, config, &wanted);
-        resource::add(&mut self.qos, &mut self.node, self.now, config, &wanted);
+        for apps in self.apps.all() {
+            apps.add(&mut self.node, self.now, config, &wanted);
+        }
         self.put_back_others();
     }
 
-    /// Says what is in use of limits over nodes. What no application uses is given back, once it is
-    /// known who runs here.
+    /// Reports the use of limits over nodes, and gives back what no application uses, once it is
+    /// known which containers run here.
     fn settle(&mut self) {
         let Some(leases) = self.node.leases.as_ref().filter(|_| self.placed) else { return };
+        let cpu = &self.apps.cpu;
         let of = |running: &CpuApp| Some((running.groups().app().to_owned(), running.lease_use(&self.node)?));
-        let uses: BTreeMap<String, _> = self.cpu.values().filter_map(of).collect();
+        let uses: BTreeMap<String, _> = cpu.values().filter_map(of).collect();
         if self.node.enforcing {
-            let over = self.cpu.values().filter(|running| running.config.over == Over::Cluster);
+            let over = cpu.values().filter(|running| running.config.over == Over::Cluster);
             leases.meet(over.map(|running| running.groups().app()).filter(|name| !uses.contains_key(*name)));
         }
-        // What could not be put back may have grown under a part.
-        let kept = || if self.node.enforcing { resource::paths(&self.cpu) } else { BTreeSet::new() };
+        // A quota that could not be put back may have grown under a lease.
+        let kept = || if self.node.enforcing { cpu.paths() } else { BTreeSet::new() };
         leases.settle(uses, || <Bandwidth as Kept>::of(&self.node.state).has_others(&kept()));
     }
 
-    /// What an earlier agent has changed, and this one does not manage, gets its original quota.
+    /// Restores what an earlier agent has changed and this one does not manage.
     fn put_back_others(&mut self) {
-        let mut kept = KeptGroups::default();
-        if self.node.enforcing {
-            kept.cpu = resource::paths(&self.cpu);
-            kept.memory = resource::paths(&self.memory);
-            kept.shares = resource::paths(&self.qos);
-        }
+        let kept = if self.node.enforcing { self.apps.paths() } else { KeptGroups::default() };
         if self.node.state.has_others(&kept) {
             let errors = self.node.state.restore(&self.node.tree, &kept);
             self.ended(&errors);
             if !self.node.enforcing {
-                // It has put them back itself.
-                resource::refresh(&mut self.cpu);
-                resource::refresh(&mut self.memory);
-                resource::refresh(&mut self.qos);
+                self.apps.all().into_iter().for_each(AnyApps::refresh);
             }
         }
     }
 
-    /// Gives each group the larger of its originals and what it has, and its own CPU shares:
-    /// nothing is taken that it may need, and no agent is needed any more.
-    ///
-    /// Returns what went wrong.
+    /// Gives each group the larger of its original and what it has, and its original CPU shares, so
+    /// that no agent is needed any more.
     pub fn release(&mut self) -> Vec<GroupError> {
-        self.end();
-        let mut errors = Vec::new();
-        if !self.node.state.is_empty() {
-            errors = self.node.state.release(&self.node.tree);
-            self.ended(&errors);
-        }
-        errors
+        self.end(State::release)
     }
 
-    /// Gives each group its originals.
-    ///
-    /// Returns what went wrong.
     pub fn restore(&mut self) -> Vec<GroupError> {
         self.put_back(AT_THE_END)
     }
 
     fn put_back(&mut self, patience: Duration) -> Vec<GroupError> {
-        self.end();
+        self.end(|state, tree| state.restore_all(tree, patience))
+    }
+
+    /// Forgets all containers, after a last look for foreign writes, and puts their groups back.
+    fn end(&mut self, put_back: impl FnOnce(&mut State, &Tree) -> Vec<GroupError>) -> Vec<GroupError> {
+        for apps in self.apps.all() {
+            apps.end(&mut self.node, self.now);
+        }
+        self.node.alarms = None;
         let mut errors = Vec::new();
         if !self.node.state.is_empty() {
-            errors = self.node.state.restore_all(&self.node.tree, patience);
+            errors = put_back(&mut self.node.state, &self.node.tree);
             self.ended(&errors);
         }
         errors
     }
 
-    /// Forgets all containers, after a last look at who else has written.
-    fn end(&mut self) {
-        resource::end(&mut self.cpu, &mut self.node, self.now);
-        resource::end(&mut self.memory, &mut self.node, self.now);
-        resource::end(&mut self.qos, &mut self.node, self.now);
-        // Nobody is waited for any more.
-        self.node.alarms = None;
-    }
-
     fn ended(&mut self, errors: &[GroupError]) {
-        // Once more with the next look.
+        // The next check tries again.
         self.node.unplaced |= !errors.is_empty();
         for error in errors {
             self.node.tally.error(tally::of_write(error), error);
@@ -274,72 +246,55 @@ impl Agent {
         self.node.save();
     }
 
-    /// Whether quotas are written.
-    pub const fn is_enforcing(&self) -> bool {
-        self.node.enforcing
-    }
-
-    /// What this node holds of limits over nodes.
     pub const fn leases(&self) -> Option<&Leases> {
         self.node.leases.as_ref()
     }
 
-    /// The kernel's version of groups.
-    pub const fn version(&self) -> Version {
-        self.node.tree.version()
-    }
-
-    /// Whether the status is due.
+    /// Whether the next step is one that checks.
     pub const fn is_due(&self) -> bool {
         self.steps.is_multiple_of(CHECK_STEPS)
     }
 
-    /// The CPU of the pods now.
     pub fn pods(&self) -> impl Iterator<Item = PodCpu> {
-        self.cpu.values().flat_map(|running| running.pods(&self.node))
+        self.apps.cpu.values().flat_map(|running| running.pods(&self.node))
     }
 
-    /// The pods whose response times move shares.
     pub fn asks(&self) -> BTreeSet<PodName> {
-        self.qos.values().flat_map(QosApp::pods).collect()
+        self.apps.qos.values().flat_map(QosApp::pods).collect()
     }
 
-    /// A pod has answered so much more; one that was not asked for does not count.
+    /// Adds answers of a pod. A pod that no application moves shares for is ignored.
     pub fn answered(&mut self, pod: &PodName, more: Answers) {
-        for running in self.qos.values_mut() {
+        for running in self.apps.qos.values_mut() {
             running.answered(pod, more);
         }
     }
 
-    /// What the metrics show. Shares and uses are those since the last call.
+    /// What the metrics show. Use and throttling are since the last call.
     pub fn status(&mut self) -> Status {
-        let cpu = self.cpu.iter_mut().map(|(name, running)| (name.to_string(), running.status(&self.node)));
-        let memory = self.memory.iter().map(|(name, running)| (name.to_string(), running.status(&self.node)));
-        let qos = self.qos.iter().map(|(name, running)| (name.to_string(), running.status()));
+        let (node, Resources { cpu, memory, qos }) = (&self.node, &mut self.apps);
         Status {
-            cpu: cpu.collect(),
-            memory: memory.collect(),
-            qos: qos.collect(),
-            enforcing: self.node.enforcing,
+            cpu: cpu.iter_mut().map(|(name, running)| (name.to_string(), running.status(node))).collect(),
+            memory: memory.iter().map(|(name, running)| (name.to_string(), running.status(node))).collect(),
+            qos: qos.iter().map(|(name, running)| (name.to_string(), running.status())).collect(),
+            enforcing: node.enforcing,
             steps: self.steps,
-            writes: self.node.tally.writes,
-            errors: self.node.tally.errors.clone(),
+            writes: node.tally.writes,
+            errors: node.tally.errors.clone(),
         }
     }
-}
 
-impl Agent {
-    /// Whether the tree is there. The kubelet may have made another one in its place.
+    /// Whether the tree still exists: the kubelet may have replaced it.
     pub fn has_tree(&self) -> bool {
         self.node.tree.is_there()
     }
 
-    /// Counts an error outside of a step that somebody else logs.
+    /// Counts an error that the caller logs.
     pub fn count(&mut self, kind: &'static str) {
         self.node.tally.count(kind);
     }
 
-    /// Counts an error outside of a step, such as pods that cannot be read.
+    /// Counts and logs an error outside of a step.
     pub fn count_error(&mut self, kind: &'static str, error: &dyn std::fmt::Display) {
         self.node.tally.error(kind, error);
     }

@@ -1,48 +1,45 @@
 //! The CPU shares of an application on this node.
 //!
-//! Pods of different parents, such as guaranteed and burstable ones, do not wait for each other's
-//! CPU on the same level. So each parent has an account of its own.
+//! Pods of different parent groups, such as guaranteed and burstable ones, do not compete on the
+//! same level. So each parent has an account of its own.
 
 use super::groups::Groups;
-use super::member::{Id, Member, Phase, Wanted};
+use super::member::{Id, Member, More, Phase, PodGroup, Wanted};
 use super::node::Node;
-use super::pod_group::{More, PodGroup};
-use super::resource::Resource;
+use super::resource::{Resource, groups};
 use super::status::{AppQos, ContainerQos, Which};
 use crate::cgroup::{GroupError, Tree, Version, Weight, locate};
-use crate::config::{AppConfig, AppName, QosConfig};
+use crate::config::{AppConfig, AppName};
 use crate::cores::Cores;
 use crate::pods::Pod;
-use crate::qos::{Answers, App, LEAST, Start};
+use crate::qos::{Answers, App, LEAST, Rule, Start};
 use crate::report::PodName;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Shares for a core that is requested.
 const PER_CORE: f64 = 1_024.0;
-/// What runtimes take for one unit of weight of version 2, in shares: nobody has less there.
+/// The smallest weight of version 2, as runtimes convert it to shares.
 const LEAST_WEIGHT: f64 = 262_142.0 / 9_999.0;
 
-/// What is known of a container's shares.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// The directory of its pod's group.
+    /// The parent of its pod's group.
     parent: PathBuf,
     requests: Cores,
-    /// What the other containers of its pod have themselves that are not the application's.
+    /// The own shares of the pod's containers that do not belong to the application.
     beside: f64,
-    /// What it has more than its own, or less; counts while it is managed.
+    /// The difference from its own shares; counts while it is managed.
     moved: f64,
 }
 
 impl Member<Weight, Share> {
-    /// What its `requests` give. Version 1 says so.
+    /// Its own shares, by its `requests`; version 1 has them in the file.
     fn own(&self) -> f64 {
         own(Some(self.original), self.more.requests)
     }
 
-    /// The part of its own below which nothing falls in the file.
+    /// The fraction of its own below which the file cannot go.
     fn least_part(&self) -> f64 {
         self.original.least() / self.original.get() as f64
     }
@@ -57,7 +54,8 @@ fn own(original: Option<Weight>, requests: Cores) -> f64 {
 }
 
 impl More<Weight> for Share {
-    /// Pods compete by the weights of their own groups: a pod has as much more as its containers.
+    /// Pods compete by the weights of their own groups: a pod gains or loses what its containers
+    /// do.
     fn of_pod<'a>(
         pod: &PodGroup<Weight>,
         containers: impl Iterator<Item = (&'a Member<Weight, Self>, Weight)>,
@@ -73,12 +71,10 @@ impl More<Weight> for Share {
     }
 }
 
-/// The CPU shares of an application.
 #[derive(Debug)]
 pub(super) struct QosApp {
-    config: QosConfig,
+    rule: Rule,
     namespace: String,
-    /// By the directory of the pods' groups.
     apps: BTreeMap<PathBuf, App<Id>>,
     groups: Groups<Weight, Share>,
 }
@@ -86,35 +82,29 @@ pub(super) struct QosApp {
 impl Resource for QosApp {
     type Setting = Weight;
     type More = Share;
-    type Config = QosConfig;
+    type Config = Rule;
 
-    fn config_of(app: &AppConfig) -> Option<&QosConfig> {
+    fn config_of(app: &AppConfig) -> Option<&Rule> {
         app.qos.as_ref()
     }
 
-    fn new(name: &AppName, config: &QosConfig, _: Duration) -> Self {
+    fn new(name: &AppName, rule: &Rule, _: Duration) -> Self {
         Self {
-            config: *config,
+            rule: *rule,
             namespace: name.namespace().to_owned(),
             apps: BTreeMap::new(),
             groups: Groups::new(name.to_string(), "CPU shares"),
         }
     }
 
-    fn configure(&mut self, config: &QosConfig) {
-        self.config = *config;
+    fn configure(&mut self, rule: &Rule) {
+        self.rule = *rule;
         for app in self.apps.values_mut() {
-            app.set_rule(config.rule);
+            app.set_rule(*rule);
         }
     }
 
-    fn groups(&self) -> &Groups<Weight, Share> {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut Groups<Weight, Share> {
-        &mut self.groups
-    }
+    groups!();
 
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
@@ -130,9 +120,8 @@ impl Resource for QosApp {
         member.more.beside = beside;
         let before = member.own();
         member.more.requests = new.container.requests;
-        if member.own() != before && member.is_managed() {
-            // It comes anew.
-            member.phase = Phase::Joining;
+        if member.own() != before {
+            member.join_again();
         }
     }
 
@@ -146,8 +135,7 @@ impl Resource for QosApp {
 }
 
 impl QosApp {
-    /// What the containers of a pod that are not the application's, or do not run yet, have
-    /// themselves, together.
+    /// The own shares of a pod's containers that are not the application's, or do not run yet.
     fn beside(&self, tree: &Tree, pod: &Pod) -> f64 {
         let mut beside = 0.0;
         for container in &pod.containers {
@@ -164,23 +152,22 @@ impl QosApp {
         beside
     }
 
-    /// Once a second: who has written, who comes and goes, who is late; then writes.
+    /// Once a second: looks for foreign writes, admits, moves shares, and writes.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         for id in &self.groups.check(node, now) {
             self.lose(node, now, id);
         }
         for (id, member) in &mut self.groups.members {
-            if matches!(member.phase, Phase::Paused { until } if until <= now) {
-                member.phase = Phase::Joining;
-            }
-            // What it had of others, they need; what they had of it, it has.
+            member.resume(now);
+            // The account is balanced without it.
             if !member.is_managed()
                 && let Some(app) = self.apps.get_mut(&member.more.parent)
             {
                 app.detach(id);
             }
         }
-        // With this part of its own it gets what it requests, whatever the others want.
+        // With this fraction of its own shares a container gets what it requests, whatever others
+        // want.
         let least = (node.requested.get() / node.capacity.cores.get()).min(1.0);
         self.admit(node);
         for (id, member) in &self.groups.members {
@@ -194,29 +181,28 @@ impl QosApp {
         self.apply(node, now);
     }
 
-    /// Takes containers into the account of their parent, with their own.
+    /// Adds containers to the account of their parent, with their own shares.
     fn admit(&mut self, node: &mut Node) {
         let joins = |(_, member): &(&Id, &Member<_, _>)| member.phase == Phase::Joining;
         let ready: Vec<Id> = self.groups.members.iter().filter(joins).map(|(id, _)| id.clone()).collect();
         if ready.is_empty() {
             return;
         }
-        // The originals must be kept before the first change.
+        // The originals must be saved before the first change.
         if node.enforcing && !self.groups.remember(node, ready.iter()) {
-            // One may have what it was given before.
+            // One may have shares of an earlier agent.
             ready.iter().for_each(|id| self.groups.raise(node, id));
             return;
         }
         for id in &ready {
             if let Some(member) = self.groups.members.get_mut(id) {
                 member.manage();
-                let app = self.apps.entry(member.more.parent.clone()).or_insert_with(|| App::new(self.config.rule));
+                let app = self.apps.entry(member.more.parent.clone()).or_insert_with(|| App::new(self.rule));
                 app.attach(id.clone(), Start { own: member.own(), least: member.own() });
             }
         }
     }
 
-    /// Writes what differs from what is in the files.
     fn apply(&mut self, node: &mut Node, now: Duration) {
         let (mut changes, mut paused) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.groups.members {
@@ -234,7 +220,7 @@ impl QosApp {
         if !node.enforcing {
             return;
         }
-        // What falls goes first, so that the sum is not above what it was.
+        // Falls first, so that the sum does not exceed what it was.
         changes
             .sort_by_key(|(id, to)| self.groups.members.get(id).is_some_and(|member| to.get() > member.written.get()));
         for (id, to) in changes {
@@ -242,19 +228,17 @@ impl QosApp {
                 self.lose(node, now, &id);
             }
         }
-        // Their pods have what others of the application had given them, or the other way round.
+        // Their pods still have what was moved to or from them.
         for id in &paused {
             self.groups.follow(node, id);
         }
     }
 
-    /// Its pods, for whose response times the control plane is asked.
     pub(super) fn pods(&self) -> impl Iterator<Item = PodName> {
         let name = |pod: &String| PodName { namespace: self.namespace.clone(), name: pod.clone() };
         self.groups.members.values().map(move |member| name(&member.pod))
     }
 
-    /// A pod has answered so much more.
     pub(super) fn answered(&mut self, pod: &PodName, more: Answers) {
         if pod.namespace != self.namespace {
             return;
@@ -266,7 +250,6 @@ impl QosApp {
         }
     }
 
-    /// What the metrics show.
     pub(super) fn status(&self) -> AppQos {
         let container = |(id, member): (&Id, &Member<Weight, Share>)| {
             let requested = member.own();
@@ -277,6 +260,6 @@ impl QosApp {
                 response: self.apps.get(&member.more.parent).and_then(|app| app.response(id)),
             }
         };
-        AppQos { target: self.config.rule.target, containers: self.groups.members.iter().map(container).collect() }
+        AppQos { target: self.rule.target, containers: self.groups.members.iter().map(container).collect() }
     }
 }

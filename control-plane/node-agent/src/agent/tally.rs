@@ -7,25 +7,20 @@ use std::fmt::Display;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A group cannot be read.
+// The kinds of failures; `bloc_node_errors_total` explains them.
 pub const READ: &str = "read";
-/// A quota cannot be written.
 pub const WRITE: &str = "write";
-/// A limit of memory was not lowered because of what is in use.
 pub const IN_USE: &str = "in_use";
-/// The file of the originals cannot be written.
 pub const STATE: &str = "state";
-/// A container or its pod may use CPU later that it has not used, which a new quota would change.
 pub const BURST: &str = "burst";
-/// The limit leaves no room.
 pub const LIMIT: &str = "limit";
 
-/// The kind of an error at a write.
+/// The kind of a failed write.
 pub const fn of_write(error: &GroupError) -> &'static str {
     if error.is_in_use() { IN_USE } else { WRITE }
 }
 
-/// After so long without a failure the next one is logged as the first.
+/// After this time without a failure the next one is logged like the first.
 const FORGET: Duration = Duration::from_secs(600);
 
 /// Counters since the start.
@@ -33,8 +28,7 @@ const FORGET: Duration = Duration::from_secs(600);
 pub(super) struct Tally {
     pub(super) writes: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,
-    /// Of the failures about one thing, the first is logged, and then each with which their number
-    /// has doubled.
+    /// Logs the first failure of a subject, and then each time that their number has doubled.
     logged: Throttle,
 }
 
@@ -45,8 +39,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts a failure, and logs it, though not each time. Up to its first colon the text says
-    /// what it is about.
+    /// Counts a failure, and logs it unless there were too many about the subject: the text up to
+    /// its first colon.
     pub(super) fn error(&mut self, kind: &'static str, error: &dyn Display) {
         self.count(kind);
         if let Some(count) = self.logged.due(&subject(kind, &error.to_string()), Instant::now()) {
@@ -54,7 +48,7 @@ impl Tally {
         }
     }
 
-    /// Counts a failure that somebody else logs.
+    /// Counts a failure that the caller logs.
     pub(super) fn count(&mut self, kind: &'static str) {
         *self.errors.entry(kind).or_default() += 1;
     }

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 /// Longer than most: the kernel writes a few lines.
 const CHUNK: usize = 4_096;
 
-/// A file that is opened when it is first read and stays open: opening it each time costs
-/// seven times as much as reading it.
+/// A file that is opened when it is first read and stays open: opening it each time costs seven
+/// times as much as reading it.
 #[derive(Debug)]
 pub struct Kept {
     path: PathBuf,
@@ -19,20 +19,14 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens nothing yet.
     pub const fn new(path: PathBuf) -> Self {
         Self { path, file: OnceLock::new() }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is in it now.
-    ///
-    /// # Errors
-    /// It cannot be opened, or its group was removed since.
     pub fn read(&self) -> Result<String, GroupError> {
         let failed = |error| GroupError::Io { path: self.path.clone(), error };
         let file = match self.file.get() {
@@ -42,8 +36,8 @@ impl Kept {
                 self.file.get_or_init(|| file)
             }
         };
-        // The kernel writes the text anew for a read from the beginning. A part that is not full is
-        // the last one.
+        // The kernel produces the text again for a read from the beginning. A short read is the
+        // last.
         let (mut text, mut chunk, mut length) = (Vec::new(), [0; CHUNK], CHUNK);
         while length == CHUNK {
             length = file.read_at(&mut chunk, text.len() as u64).map_err(failed)?;
@@ -51,12 +45,14 @@ impl Kept {
         }
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
+
+    pub fn parse<T>(&self, expected: &'static str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, GroupError> {
+        let text = self.read()?;
+        parse(&text).ok_or_else(|| GroupError::Text { path: self.path.clone(), text, expected })
+    }
 }
 
-/// Replaces what is in a file, which must exist.
-///
-/// # Errors
-/// It is not there or cannot be opened, or the kernel refuses the text.
+/// Replaces the content of an existing file.
 pub fn write(path: &Path, text: &str) -> Result<(), GroupError> {
     // Creating a file in a group is EACCES, which would hide that the group has no such file.
     OpenOptions::new()

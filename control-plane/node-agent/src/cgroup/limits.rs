@@ -4,7 +4,7 @@ use super::text::field;
 use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// How much memory the kernel lets a group have; none: as much as there is.
+/// Memory limits; none: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Above it, the kernel kills.
@@ -14,28 +14,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The larger ones.
+    /// The larger limit of each kind.
     pub fn larger(self, other: Self) -> Self {
         let larger = |a, b| if is_more(a, b) { a } else { b };
         Self { max: larger(self.max, other.max), high: larger(self.high, other.high) }
     }
 }
 
-/// Whether a limit is more than another.
 pub(super) fn is_more(limit: Option<Bytes>, other: Option<Bytes>) -> bool {
+    let size = |limit: Option<Bytes>| limit.map_or(u64::MAX, Bytes::get);
     size(limit) > size(other)
 }
 
-/// The smaller of two limits.
 pub(super) fn smaller(limit: Option<Bytes>, other: Option<Bytes>) -> Option<Bytes> {
     if is_more(limit, other) { other } else { limit }
 }
 
-fn size(limit: Option<Bytes>) -> u64 {
-    limit.map_or(u64::MAX, Bytes::get)
-}
-
-/// From here on a number means no limit. Version 1 shows 2^63, rounded down to pages.
+/// From here on a number means unlimited. Version 1 shows 2^63, rounded down to pages.
 const UNLIMITED: u64 = 1 << 62;
 
 /// From a limit's file of either version.
@@ -46,21 +41,20 @@ pub(super) fn limit(text: &str) -> Option<Option<Bytes>> {
     }
 }
 
-/// What a group uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All that counts against its limits.
+    /// All that counts against the limits.
     pub total: Bytes,
-    /// Cache of files that nobody has needed lately.
+    /// Inactive page cache.
     pub inactive: Bytes,
-    /// What of it is on the disk as well, so that the kernel can take it at once.
+    /// The part of it that is on the disk too, so that the kernel can reclaim it at once.
     pub clean: Bytes,
-    /// How many of its processes the kernel has killed for lack of memory.
+    /// Processes that the kernel has killed for lack of memory.
     pub oom_kills: u64,
 }
 
 impl Usage {
-    /// What the kernel cannot easily take: the kubelet's working set.
+    /// The kubelet's working set.
     pub fn working_set(self) -> Bytes {
         self.total - self.inactive
     }
@@ -71,14 +65,14 @@ pub(super) fn total(text: &str) -> Option<Bytes> {
     text.trim().parse().ok().map(Bytes::new)
 }
 
-/// Inactive cache, and what of it is clean, from `memory.stat`, by the version's names.
+/// Inactive cache, and the clean part of it, from `memory.stat`, by the version's names.
 pub(super) fn cache(stat: &str, inactive: &str, unclean: [&str; 2]) -> Option<(Bytes, Bytes)> {
     let inactive = Bytes::new(field(stat, inactive)?);
     let unclean = unclean.iter().filter_map(|name| field(stat, name)).map(Bytes::new).sum();
     Some((inactive, inactive - unclean))
 }
 
-/// From `memory.events`, or from `memory.oom_control`, where older kernels have none.
+/// From `memory.events`, or from `memory.oom_control`, where older kernels do not count them.
 pub(super) fn oom_kills(events: &str) -> u64 {
     field(events, "oom_kill").unwrap_or_default()
 }

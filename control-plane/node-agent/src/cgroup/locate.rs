@@ -1,31 +1,28 @@
-//! Where the groups of a pod and of its containers are, as the kubelet and the runtimes name them.
+//! Finds the groups of a pod and of its containers, as the kubelet and the runtimes name them.
 //!
 //! | driver | pod | container |
 //! |---|---|---|
 //! | `cgroupfs` | `[burstable/\|besteffort/]pod<uid>` | `<id>` (containerd), `crio-<id>` |
 //! | `systemd` | `[…-burstable.slice/\|…-besteffort.slice/]…-pod<uid with _ for ->.slice` | `cri-containerd-<id>.scope`, `crio-<id>.scope` |
 //!
-//! What the dots stand for is `kubepods`, with more in front under the kubelet's `--cgroup-root`.
+//! The dots stand for `kubepods`, with a prefix under the kubelet's `--cgroup-root`.
 
 use super::tree::Tree;
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
 
-/// The groups of a container, as paths below the tree.
+/// The groups of a container and its pod, as paths below the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// That of its pod.
     pub pod: PathBuf,
-    /// Its own, in that of its pod.
     pub container: PathBuf,
 }
 
-/// Finds a container by its pod's uid and its own id.
+/// Finds a container by its pod's uid and its own id: none before it runs and after it ended.
 ///
-/// None if it is not there, such as before it runs and after it ended. None too if the uid or the
-/// id has other characters than the kubelet gives them: both come from others, and must not lead
-/// out of the tree.
+/// Uid and id come from the API, and must not lead out of the tree: none too if they have
+/// characters that the kubelet does not use.
 pub fn locate(tree: &Tree, uid: &str, id: &str) -> Option<Located> {
     if !is_name(uid) || !is_name(id) {
         return None;
@@ -34,12 +31,11 @@ pub fn locate(tree: &Tree, uid: &str, id: &str) -> Option<Located> {
     let plain = format!("pod{uid}");
     let slice = format!("-pod{}.slice", uid.replace('-', "_"));
     let is_pod = |name: &str| name == plain || name.ends_with(&slice);
-    // A node whose driver was changed may have empty folders of the other one.
+    // A node whose driver was changed may have empty folders of the former one.
     let mut pods =
         iter::once(root.to_owned()).chain(entries(root, is_class)).flat_map(|folder| entries(&folder, is_pod));
     let found = |pod: PathBuf| Some((entries(&pod, |name| is_container(name, id)).pop()?, pod));
     let (container, pod) = pods.find_map(found)?;
-    // Both were found below it.
     let below = |path: &Path| path.strip_prefix(root).ok().map(Path::to_owned);
     Some(Located { container: below(&container)?, pod: below(&pod)? })
 }
@@ -48,8 +44,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Whether a folder in a pod's is that of the container: its id, after the runtime's name if there
-/// is one. CRI-O's `conmon` watches a container from a group of its own.
+/// Whether a folder is the container's: its id, perhaps after the runtime's name. CRI-O's `conmon`
+/// watches a container from a group of its own.
 fn is_container(name: &str, id: &str) -> bool {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     match name.strip_suffix(id) {
@@ -58,7 +54,7 @@ fn is_container(name: &str, id: &str) -> bool {
     }
 }
 
-/// Whether a folder is that of a class of pods; those of the third class are in the root.
+/// Whether a folder has the pods of a QoS class; guaranteed pods are in the root.
 fn is_class(name: &str) -> bool {
     ["burstable", "besteffort"].iter().any(|class| {
         let name = name.strip_suffix(".slice").unwrap_or(name);
@@ -66,7 +62,6 @@ fn is_class(name: &str) -> bool {
     })
 }
 
-/// What is in a folder and has a wanted name.
 fn entries(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let wanted = entries.filter(|entry| entry.file_name().to_str().is_some_and(&wanted));

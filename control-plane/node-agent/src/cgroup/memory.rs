@@ -3,11 +3,10 @@
 use super::error::GroupError;
 use super::file::{Kept, write};
 use super::limits::{Limits, Usage, cache, is_more, limit, oom_kills, smaller, total};
-use super::version::Version;
+use super::text::Version;
 use crate::bytes::Bytes;
 use std::path::{Path, PathBuf};
 
-/// The files of a group that are about memory.
 #[derive(Debug)]
 pub(super) struct Memory {
     path: PathBuf,
@@ -20,54 +19,46 @@ pub(super) struct Memory {
     words: Words,
 }
 
-/// What differs between the versions in the texts.
+/// How the texts of the versions differ.
 #[derive(Clone, Copy, Debug)]
 struct Words {
-    none: &'static str,
+    unlimited: &'static str,
     inactive: &'static str,
     /// Cache that is not on the disk yet.
     unclean: [&'static str; 2],
 }
 
-/// How much cache the kernel is made to take for one maximum: whoever writes it waits for that.
+/// How much page cache one write of a maximum makes the kernel reclaim: the writer waits for it.
 const CHUNK: Bytes = Bytes::mebi(64);
 
 impl Memory {
     pub(super) fn new(version: Version, path: PathBuf) -> Self {
+        let kept = |file: &str| Kept::new(path.join(file));
         let (max, high, current, events, words) = match version {
             Version::V1 => (
                 "memory.limit_in_bytes",
                 None,
                 "memory.usage_in_bytes",
                 "memory.oom_control",
-                Words { none: "-1", inactive: "total_inactive_file", unclean: ["total_dirty", "total_writeback"] },
+                Words { unlimited: "-1", inactive: "total_inactive_file", unclean: ["total_dirty", "total_writeback"] },
             ),
             Version::V2 => (
                 "memory.max",
                 Some("memory.high"),
                 "memory.current",
                 "memory.events",
-                Words { none: "max", inactive: "inactive_file", unclean: ["file_dirty", "file_writeback"] },
+                Words { unlimited: "max", inactive: "inactive_file", unclean: ["file_dirty", "file_writeback"] },
             ),
         };
-        let kept = |file: &str| Kept::new(path.join(file));
-        Self {
-            max: kept(max),
-            high: high.map(kept),
-            current: kept(current),
-            stat: kept("memory.stat"),
-            events: kept(events),
-            words,
-            path,
-        }
+        let (max, high, current, events) = (kept(max), high.map(kept), kept(current), kept(events));
+        Self { max, high, current, stat: kept("memory.stat"), events, words, path }
     }
 
-    /// Its directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file that says how much is used.
+    /// The file that has the use.
     pub(super) fn current(&self) -> &Path {
         self.current.path()
     }
@@ -77,20 +68,19 @@ impl Memory {
         self.events.path()
     }
 
-    /// All that is used.
     pub(super) fn total(&self) -> Result<Bytes, GroupError> {
-        understood(&self.current, "a number of bytes", total)
+        self.current.parse("a number of bytes", total)
     }
 
     pub(super) fn limits(&self) -> Result<Limits, GroupError> {
-        let read = |file| understood(file, "a number of bytes, or max", limit);
+        let read = |file: &Kept| file.parse("a number of bytes, or max", limit);
         Ok(Limits { max: read(&self.max)?, high: self.high.as_ref().map_or(Ok(None), read)? })
     }
 
     pub(super) fn usage(&self) -> Result<Usage, GroupError> {
         let Words { inactive, unclean, .. } = self.words;
         let total = self.total()?;
-        let (inactive, clean) = understood(&self.stat, inactive, |text| cache(text, inactive, unclean))?;
+        let (inactive, clean) = self.stat.parse(inactive, |text| cache(text, inactive, unclean))?;
         Ok(Usage { total, inactive, clean, oom_kills: oom_kills(&self.events.read()?) })
     }
 
@@ -101,9 +91,9 @@ impl Memory {
         } else if is_more(before.max, limits.max) {
             let usage = self.usage()?;
             self.allow(limits.max, usage.working_set())?;
-            self.take_cache(before, limits, usage)?;
+            self.reclaim(before, limits, usage)?;
             self.put(&self.max, limits.max).map_err(|error| match (error.is_busy(), limits.max) {
-                // Version 1 has taken what cache it could.
+                // Version 1 has reclaimed what it could.
                 (true, Some(limit)) => {
                     GroupError::InUse { path: self.max.path().to_owned(), limit, used: self.total().unwrap_or(limit) }
                 }
@@ -113,11 +103,11 @@ impl Memory {
         self.high.as_ref().map_or(Ok(()), |high| self.put(high, limits.high))
     }
 
-    /// Has the kernel take cache until what is used is no more than the maximum that is wanted, but
-    /// at most [`CHUNK`] of what is clean: the next try goes on from there. It kills nobody for
-    /// `memory.high`, but it does for `memory.max` if it cannot take cache at once, such as before
-    /// that is on the disk. Version 1 does neither.
-    fn take_cache(&self, before: Limits, limits: Limits, usage: Usage) -> Result<(), GroupError> {
+    /// Has the kernel reclaim page cache until the use is below the new maximum, but at most
+    /// [`CHUNK`] of clean cache: the next try continues from there. `memory.high` never makes the
+    /// kernel kill. `memory.max` does if cache cannot be reclaimed at once, such as before it is on
+    /// the disk. Version 1 does neither.
+    fn reclaim(&self, before: Limits, limits: Limits, usage: Usage) -> Result<(), GroupError> {
         let Some(high) = &self.high else { return Ok(()) };
         let part = usage.total - usage.clean.min(CHUNK);
         let wanted = smaller(limits.high, limits.max);
@@ -137,14 +127,9 @@ impl Memory {
     }
 
     fn put(&self, file: &Kept, limit: Option<Bytes>) -> Result<(), GroupError> {
-        let text = limit.map_or_else(|| self.words.none.to_owned(), |bytes| bytes.get().to_string());
+        let text = limit.map_or_else(|| self.words.unlimited.to_owned(), |bytes| bytes.get().to_string());
         write(file.path(), &text)
     }
-}
-
-fn understood<T>(file: &Kept, expected: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, GroupError> {
-    let text = file.read()?;
-    read(&text).ok_or_else(|| GroupError::Text { path: file.path().to_owned(), text, expected })
 }
 
 #[cfg(test)]
@@ -274,7 +259,7 @@ mod tests {
         let before = group.memory().unwrap();
         let error = group.set_memory(limits(Some(max), Some(1))).unwrap_err();
         assert!(!error.is_gone());
-        let expected = format!("{max}Mi is less than what is in use; allowed: {used}Mi and more");
+        let expected = format!("{max}Mi is below what is in use; allowed: {used}Mi and more");
         assert_eq!(error.to_string(), format!("{}: {expected}", files.path(file).display()));
         assert_eq!(group.memory().unwrap(), before, "nothing has changed");
     }
@@ -317,7 +302,7 @@ mod tests {
         ] {
             files.put(file, "x\n");
             let error = group.memory_usage().and(group.memory()).map(|_| ()).unwrap_err();
-            let expected = format!("\"x\\n\" is not understood; expected: {expected}");
+            let expected = format!("\"x\\n\" cannot be parsed; expected: {expected}");
             assert_eq!(error.to_string(), format!("{}: {expected}", files.path(file).display()));
             if file == "memory.current" {
                 files.put(file, "1\n");
@@ -340,8 +325,8 @@ mod tests {
             group.memory_usage().unwrap_err(),
             group.set_memory(limits(None, None)).unwrap_err(),
         ] {
-            let expected = "has no memory; expected: memory in cgroup.controllers (version 2), or the same \
-                directory in the hierarchy of memory, by --memory (version 1)";
+            let expected = "has no memory limits; expected: memory in cgroup.controllers (version 2), or the same \
+                directory in the memory hierarchy, by --memory (version 1)";
             assert_eq!(error.to_string(), format!("{}: {expected}", group.path().display()));
         }
     }

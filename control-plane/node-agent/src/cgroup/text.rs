@@ -1,9 +1,16 @@
-//! What is in the files.
+//! What is in the files of CPU.
 
 use crate::cores::Cores;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+
+/// The version of the kernel's control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    V1,
+    V2,
+}
 
 /// The number after a name that begins a line.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
@@ -11,32 +18,30 @@ pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// What the kernel lets a group use: so much CPU time in each period.
+/// CPU time that a group may use in each period. Both are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// CPU time, in microseconds; none: as much as there is.
+    /// None: unlimited.
     pub quota: Option<u64>,
-    /// The period, in microseconds.
     pub period: u64,
 }
 
-/// The least quota that the kernel takes, in microseconds.
+/// The smallest quota that the kernel accepts, in microseconds.
 const LEAST_QUOTA: u64 = 1_000;
 
 impl Bandwidth {
-    /// So many cores in periods of this length, rounded down; at least a millisecond, which the
-    /// kernel asks for.
+    /// So many cores in periods of this length, rounded down, but not below what the kernel
+    /// accepts.
     pub fn of(cores: Cores, period: u64) -> Self {
         let micros = (cores.get() * period as f64) as u64;
         Self { quota: Some(micros.max(LEAST_QUOTA)), period }
     }
 
-    /// In cores; none: as much as there is.
     pub fn cores(self) -> Option<Cores> {
         self.quota.map(|quota| Cores::new(quota as f64 / self.period.max(1) as f64))
     }
 
-    /// In microseconds of such a period, rounded up; none: as much as there is.
+    /// The quota in a period of another length, rounded up.
     pub fn quota_in(self, period: u64) -> Option<u64> {
         let quota = u128::from(self.quota?) * u128::from(period);
         Some(u64::try_from(quota.div_ceil(u128::from(self.period.max(1)))).unwrap_or(u64::MAX))
@@ -45,7 +50,16 @@ impl Bandwidth {
     /// From `cpu.max` of version 2.
     pub fn from_max(text: &str) -> Option<Self> {
         let (quota, period) = text.trim().split_once(' ')?;
-        let quota = if quota == "max" { None } else { Some(quota.parse().ok()?) };
+        Self::parse(quota, "max", period)
+    }
+
+    /// From the two files of version 1.
+    pub fn from_v1(quota: &str, period: &str) -> Option<Self> {
+        Self::parse(quota.trim(), "-1", period.trim())
+    }
+
+    fn parse(quota: &str, unlimited: &str, period: &str) -> Option<Self> {
+        let quota = if quota == unlimited { None } else { Some(quota.parse().ok()?) };
         Some(Self { quota, period: period.parse().ok().filter(|period| *period > 0)? })
     }
 
@@ -53,15 +67,6 @@ impl Bandwidth {
     pub fn to_max(self) -> String {
         let quota = self.quota.map_or_else(|| "max".to_owned(), |quota| quota.to_string());
         format!("{quota} {}", self.period)
-    }
-
-    /// From the two files of version 1.
-    pub fn from_v1(quota: &str, period: &str) -> Option<Self> {
-        let quota = match quota.trim() {
-            "-1" => None,
-            quota => Some(quota.parse().ok()?),
-        };
-        Some(Self { quota, period: period.trim().parse().ok().filter(|period| *period > 0)? })
     }
 
     /// For `cpu.cfs_quota_us`.
@@ -79,31 +84,25 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// What the kernel has counted of a group since it exists.
+/// What the kernel has counted since the group exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// CPU time.
     pub used: Duration,
-    /// Periods in which something ran or wanted to.
+    /// Periods in which the group ran or was ready to run.
     pub periods: u64,
-    /// Those in which it was throttled.
+    /// Those of them in which it was throttled.
     pub throttled: u64,
 }
 
 impl Counters {
-    /// Whether the text of `cpuacct.usage` says the same use.
-    pub(super) fn is_usage(self, text: &str) -> bool {
-        text.trim().parse().is_ok_and(|nanos: u64| Duration::from_nanos(nanos) == self.used)
-    }
-
-    /// From `cpu.stat`; version 1 has no use there, so `usage` is the text of `cpuacct.usage`.
+    /// From `cpu.stat`, and for version 1 the text of `cpuacct.usage`.
     pub fn from_stat(stat: &str, usage: Option<&str>) -> Option<Self> {
         let field = |name| field(stat, name);
         let used = match usage {
             Some(nanos) => Duration::from_nanos(nanos.trim().parse().ok()?),
             None => Duration::from_micros(field("usage_usec")?),
         };
-        // Without the controller of CPU, version 2 has only the use.
+        // Without the CPU controller, version 2 has only the use.
         Some(Self { used, periods: field("nr_periods").unwrap_or(0), throttled: field("nr_throttled").unwrap_or(0) })
     }
 }

@@ -1,80 +1,65 @@
 //! The groups below a directory.
 
 use super::error::GroupError;
+use super::file::Kept;
 use super::group::Group;
-use super::version::Version;
-use std::fs;
+use super::text::Version;
 use std::path::{Path, PathBuf};
 
-/// Where the groups are.
+/// The directories of the hierarchies of CPU, cpuacct and memory. In version 2, and for a version 1
+/// hierarchy with several controllers, they are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     version: Version,
     cpu: PathBuf,
-    /// That of CPU in version 2, and in version 1 if both controllers have one hierarchy.
     cpuacct: PathBuf,
-    /// That of CPU in version 2, and in version 1 if both controllers have one hierarchy.
     memory: Option<PathBuf>,
 }
 
 /// In every directory of version 2, and in none of version 1.
 const CONTROLLERS: &str = "cgroup.controllers";
-
 /// In every directory of version 1 that has memory.
 const MEMORY: &str = "memory.limit_in_bytes";
 
 impl Tree {
-    /// The groups below `cgroups`, the directory that the kubelet made for pods, in the version
-    /// that is there. Version 1 needs the same directory in the hierarchy of `cpuacct` as well,
-    /// unless that is the same hierarchy; version 2 ignores it.
-    ///
-    /// # Errors
-    /// A directory is not one of control groups, or has no quotas or no use of CPU.
+    /// The groups below `cgroups`, the directory that the kubelet made for pods. Version 1 also
+    /// needs the same directory in the hierarchy of `cpuacct`, unless both are one; version 2
+    /// ignores it.
     pub fn open(cgroups: &Path, cpuacct: Option<&Path>) -> Result<Self, GroupError> {
         let refused = |path: &Path, problem, expected| GroupError::Tree { path: path.to_owned(), problem, expected };
-        let controllers = cgroups.join(CONTROLLERS);
-        if controllers.exists() {
-            let text = fs::read_to_string(&controllers)
-                .map_err(|error| GroupError::Io { path: controllers.clone(), error })?;
-            let has = |name| text.split_whitespace().any(|controller| controller == name);
-            if !has("cpu") {
-                let expected = "cpu; write +cpu into cgroup.subtree_control of the directory above";
-                return Err(GroupError::Text { path: controllers, text, expected });
-            }
-            let memory = has("memory").then(|| cgroups.to_owned());
-            return Ok(Self { version: Version::V2, cpu: cgroups.to_owned(), cpuacct: cgroups.to_owned(), memory });
+        let cpu = cgroups.to_owned();
+        let controllers = Kept::new(cgroups.join(CONTROLLERS));
+        if controllers.path().exists() {
+            let expected = "cpu; write +cpu into cgroup.subtree_control of the directory above";
+            let memory = controllers.parse(expected, |text| {
+                let has = |name| text.split_whitespace().any(|controller| controller == name);
+                has("cpu").then(|| has("memory").then(|| cpu.clone()))
+            })?;
+            return Ok(Self { version: Version::V2, cpuacct: cpu.clone(), cpu, memory });
         }
         if !cgroups.join("cpu.cfs_quota_us").exists() {
             let expected = "the kubelet's directory of pods, which has the file cgroup.controllers (version 2), \
-                or cpu.cfs_quota_us (version 1, in the hierarchy of cpu)";
-            return Err(refused(cgroups, "is no directory of control groups with CPU quotas", expected));
+                or cpu.cfs_quota_us (version 1, in the cpu hierarchy)";
+            return Err(refused(cgroups, "is not a directory of control groups with CPU quotas", expected));
         }
-        let (usage, problem, expected) = match cpuacct {
-            Some(usage) => (usage, "has no file cpuacct.usage", "the same directory in the hierarchy of cpuacct"),
-            None => {
-                let problem = "is a directory of version 1 without the file cpuacct.usage";
-                (cgroups, problem, "the same directory in the hierarchy of cpuacct, by --cpuacct")
-            }
-        };
-        if !usage.join("cpuacct.usage").exists() {
-            return Err(refused(usage, problem, expected));
+        let cpuacct = cpuacct.unwrap_or(cgroups);
+        if !cpuacct.join("cpuacct.usage").exists() {
+            let expected = "--cpuacct with the same directory in the cpuacct hierarchy, for version 1";
+            return Err(refused(cpuacct, "has no file cpuacct.usage", expected));
         }
-        let memory = cgroups.join(MEMORY).exists().then(|| cgroups.to_owned());
-        Ok(Self { version: Version::V1, cpu: cgroups.to_owned(), cpuacct: usage.to_owned(), memory })
+        let memory = cgroups.join(MEMORY).exists().then(|| cpu.clone());
+        Ok(Self { version: Version::V1, cpu, cpuacct: cpuacct.to_owned(), memory })
     }
 
-    /// With the same directory in the hierarchy of `memory`, if there is one. Version 1 needs it
-    /// for memory, unless CPU has the same hierarchy; version 2 ignores it.
-    ///
-    /// # Errors
-    /// The directory has no limits of memory.
+    /// Adds the same directory in the hierarchy of `memory`. Version 1 needs it for memory, unless
+    /// CPU has the same hierarchy; version 2 ignores it.
     pub fn with_memory(mut self, directory: Option<&Path>) -> Result<Self, GroupError> {
         if let (Version::V1, Some(directory)) = (self.version, directory) {
             if !directory.join(MEMORY).exists() {
                 return Err(GroupError::Tree {
                     path: directory.to_owned(),
                     problem: "has no file memory.limit_in_bytes",
-                    expected: "the same directory in the hierarchy of memory",
+                    expected: "the same directory in the memory hierarchy",
                 });
             }
             self.memory = Some(directory.to_owned());
@@ -82,28 +67,25 @@ impl Tree {
         Ok(self)
     }
 
-    /// Whether its groups have limits of memory.
     pub const fn has_memory(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// The version.
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// The directory of CPU in which the groups are.
     pub fn path(&self) -> &Path {
         &self.cpu
     }
 
-    /// Whether the directory is still there: whoever removes and makes it again leaves us with one
-    /// that has no files.
+    /// Whether the directory still exists: after it was removed and made again, the open one has no
+    /// files.
     pub fn is_there(&self) -> bool {
         self.cpu.join("cgroup.procs").exists() || self.cpu.join(CONTROLLERS).exists()
     }
 
-    /// A group, by its path below the tree. Nothing is opened yet.
+    /// A group, by its path below the tree. Opens nothing.
     pub fn group(&self, path: impl AsRef<Path>) -> Group {
         let path = path.as_ref();
         let memory = self.memory.as_ref().map(|memory| memory.join(path));
@@ -116,6 +98,7 @@ mod tests {
     use super::super::text::{Bandwidth, Counters};
     use super::*;
     use crate::bytes::Bytes;
+    use std::fs;
     use std::time::Duration;
     use tempfile::TempDir;
 
@@ -145,7 +128,7 @@ mod tests {
         let cgroups = folder(&[("cgroup.controllers", "cpuset memory\n")]);
         assert_eq!(
             refusal(&cgroups, None),
-            "CGROUPS/cgroup.controllers: \"cpuset memory\\n\" is not understood; expected: cpu; \
+            "CGROUPS/cgroup.controllers: \"cpuset memory\\n\" cannot be parsed; expected: cpu; \
              write +cpu into cgroup.subtree_control of the directory above"
         );
     }
@@ -159,12 +142,12 @@ mod tests {
         assert_eq!(Tree::open(both.path(), None).unwrap().version(), Version::V1);
         assert_eq!(
             refusal(&cpu, None),
-            "CGROUPS: is a directory of version 1 without the file cpuacct.usage; \
-             expected: the same directory in the hierarchy of cpuacct, by --cpuacct"
+            "CGROUPS: has no file cpuacct.usage; \
+             expected: --cpuacct with the same directory in the cpuacct hierarchy, for version 1"
         );
         assert_eq!(
             refusal(&both, Some(&folder(&[]))).split_once(": ").unwrap().1,
-            "has no file cpuacct.usage; expected: the same directory in the hierarchy of cpuacct"
+            "has no file cpuacct.usage; expected: --cpuacct with the same directory in the cpuacct hierarchy, for version 1"
         );
     }
 
@@ -195,7 +178,7 @@ mod tests {
             assert_eq!(max, Some(Bytes::new(8_192)));
         }
         let error = open(&both).with_memory(Some(alone.path())).unwrap_err().to_string();
-        let expected = "has no file memory.limit_in_bytes; expected: the same directory in the hierarchy of memory";
+        let expected = "has no file memory.limit_in_bytes; expected: the same directory in the memory hierarchy";
         assert_eq!(error, format!("{}: {expected}", alone.path().display()));
     }
 
@@ -204,9 +187,9 @@ mod tests {
         for other in [folder(&[]), folder(&[("memory.usage_in_bytes", "0\n")])] {
             assert_eq!(
                 refusal(&other, None),
-                "CGROUPS: is no directory of control groups with CPU quotas; \
+                "CGROUPS: is not a directory of control groups with CPU quotas; \
                  expected: the kubelet's directory of pods, which has the file cgroup.controllers (version 2), \
-                 or cpu.cfs_quota_us (version 1, in the hierarchy of cpu)"
+                 or cpu.cfs_quota_us (version 1, in the cpu hierarchy)"
             );
         }
     }
@@ -227,11 +210,11 @@ mod tests {
         assert_eq!(fs::read_to_string(group.path().join("cpu.max")).unwrap(), "max 50000");
         fs::write(group.path().join("cpu.max"), "5\n").unwrap();
         let path = group.path().join("cpu.max");
-        let expected = "\"5\\n\" is not understood; expected: a quota and a period in microseconds";
+        let expected = "\"5\\n\" cannot be parsed; expected: a quota and a period in microseconds";
         assert_eq!(group.bandwidth().unwrap_err().to_string(), format!("{}: {expected}", path.display()));
         fs::write(group.path().join("cpu.stat"), "").unwrap();
         let path = group.path().join("cpu.stat");
-        let expected = "\"\" is not understood; expected: usage_usec, nr_periods and nr_throttled";
+        let expected = "\"\" cannot be parsed; expected: usage_usec, nr_periods and nr_throttled";
         assert_eq!(group.counters().unwrap_err().to_string(), format!("{}: {expected}", path.display()));
     }
 
@@ -254,6 +237,6 @@ mod tests {
         group.set(Bandwidth { quota: None, period: 100_000 }).unwrap();
         assert_eq!(group.bandwidth().unwrap(), Bandwidth { quota: None, period: 50_000 });
         fs::write(group.path().join("cpu.cfs_period_us"), "0\n").unwrap();
-        assert!(group.bandwidth().unwrap_err().to_string().contains("cpu.cfs_quota_us: \"-1\" is not understood"));
+        assert!(group.bandwidth().unwrap_err().to_string().contains("cpu.cfs_quota_us: \"-1\" cannot be parsed"));
     }
 }

@@ -1,55 +1,50 @@
-//! How much a group gets of a CPU for which others wait too.
+//! How much CPU a group gets compared with others that want it too.
 
 use serde::{Deserialize, Serialize};
 
-/// How much a group gets of a CPU for which its siblings wait too, in proportion to theirs.
+/// CPU while siblings want it too, in proportion to theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Weight {
-    /// Of version 1: `cpu.shares`, 1,024 for each core that is requested.
+    /// `cpu.shares` of version 1: 1,024 for each requested core.
     Shares(u64),
-    /// Of version 2: `cpu.weight`, which the kubelet makes of shares.
+    /// `cpu.weight` of version 2, which the kubelet computes from shares.
     Weight(u64),
 }
 
-/// What the kernel takes as `cpu.shares`.
+/// What the kernel accepts as `cpu.shares` and as `cpu.weight`.
 const SHARES: (u64, u64) = (2, 262_144);
-/// What the kernel takes as `cpu.weight`.
 const WEIGHT: (u64, u64) = (1, 10_000);
 
 impl Weight {
-    /// From `cpu.shares`.
     pub(super) fn from_v1(text: &str) -> Option<Self> {
         number(text, SHARES).map(Self::Shares)
     }
 
-    /// From `cpu.weight`; 0, of a group that runs only if nobody else wants to, is none.
+    /// None for 0, the weight of a group that runs only when no other wants to.
     pub(super) fn from_v2(text: &str) -> Option<Self> {
         number(text, WEIGHT).map(Self::Weight)
     }
 
-    /// The number in the file.
     pub const fn get(self) -> u64 {
         match self {
             Self::Shares(number) | Self::Weight(number) => number,
         }
     }
 
-    /// The least that there is.
+    /// The smallest that the kernel accepts.
     pub const fn least(self) -> f64 {
         match self {
-            Self::Shares(_) => 2.0,
-            Self::Weight(_) => 1.0,
+            Self::Shares(_) => SHARES.0 as f64,
+            Self::Weight(_) => WEIGHT.0 as f64,
         }
     }
 
-    /// So many times as much, rounded, within what the kernel takes.
+    /// Multiplied and rounded, within what the kernel accepts.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        let within = |number: u64, (least, most): (u64, u64)| {
-            let number = (number as f64 * factor).round() as u64;
-            number.clamp(least, most)
-        };
+        let within =
+            |number: u64, (least, most): (u64, u64)| ((number as f64 * factor).round() as u64).clamp(least, most);
         match self {
             Self::Shares(shares) => Self::Shares(within(shares, SHARES)),
             Self::Weight(weight) => Self::Weight(within(weight, WEIGHT)),

@@ -1,126 +1,100 @@
-//! The configuration, checked.
+//! The validated configuration.
 
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::pods::Pod;
 use crate::{cpu, memory, qos};
-use std::collections::{BTreeMap, BTreeSet};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// Whether quotas and limits are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether quotas and limits are written, or only shown in the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// No: the metrics show what would be.
     #[default]
     Observe,
-    /// Yes.
     Enforce,
 }
 
 /// An application: `namespace/name`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AppName {
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppName(pub(super) String);
 
 impl AppName {
-    /// The namespace of its pods.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        self.0.split('/').next().unwrap_or_default()
     }
 }
 
 impl fmt::Display for AppName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        f.write_str(&self.0)
     }
 }
 
-/// Which containers of a pod belong to the application.
+/// Which containers of a pod belong to the application: `name`, `*` or `!name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Containers {
-    pub(super) all: bool,
-    pub(super) with: BTreeSet<String>,
-    pub(super) without: BTreeSet<String>,
-}
+pub struct Containers(pub(super) Vec<String>);
 
 impl Containers {
-    /// Whether a container of this name belongs to it.
     pub fn has(&self, name: &str) -> bool {
-        !self.without.contains(name) && (self.all || self.with.contains(name))
+        let without = |text: &String| text.strip_prefix('!') == Some(name);
+        !self.0.iter().any(without) && self.0.iter().any(|text| text == "*" || text == name)
     }
 }
 
-/// What one application may have.
+/// One application. A resource that is `None` is left alone; at least one is set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppConfig {
     pub(super) labels: BTreeMap<String, String>,
-    /// Which containers of its pods.
     pub containers: Containers,
-    /// Their CPU quotas; none: they are left alone. One of the three is there.
+    /// CPU quotas.
     pub cpu: Option<CpuConfig>,
-    /// Their CPU shares, if not the quotas; none: they are left alone.
-    pub qos: Option<QosConfig>,
-    /// Their memory; none: it is left alone.
+    /// CPU shares, instead of quotas.
+    pub qos: Option<qos::Rule>,
     pub memory: Option<MemoryConfig>,
 }
 
-/// Over what a limit holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a CPU limit covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Over {
-    /// Each node by itself.
+    /// Each node has the whole limit.
     #[default]
     Node,
-    /// All nodes together: each holds a part of it, which the control plane leases.
+    /// All nodes share the limit: each holds a part, which the control plane leases.
     Cluster,
 }
 
-/// What one application may have of CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuConfig {
-    /// What all containers may use together.
     pub limit: Cores,
-    /// Which containers these are.
     pub over: Over,
-    /// What each keeps at least, if its `requests` are not more.
+    /// The guaranteed minimum of a container whose `requests` are lower.
     pub floor: Cores,
-    /// How it moves between them.
     pub rule: cpu::Rule,
 }
 
-/// What one application may have of memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryConfig {
-    /// What all containers may use together on a node.
     pub limit: Bytes,
-    /// How it moves between them.
     pub rule: memory::Rule,
 }
 
-/// How the CPU shares of an application move.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QosConfig {
-    /// How they move between the containers.
-    pub rule: qos::Rule,
-}
-
-/// All that the operator wrote, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Whether quotas and limits are written.
     pub mode: Mode,
     /// Whether a limit may exceed the sum of the containers' own limits.
     pub override_limits: bool,
-    /// The applications.
     pub apps: BTreeMap<AppName, AppConfig>,
 }
 
 impl Config {
-    /// The application of a pod: the first one by name, if several select it.
+    /// The application of a pod: the first by name if several select it.
     pub fn app_of(&self, pod: &Pod) -> Option<(&AppName, &AppConfig)> {
         self.apps.iter().find(|(name, app)| {
-            name.namespace == pod.namespace
+            name.namespace() == pod.namespace
                 && app.labels.iter().all(|(label, value)| pod.labels.get(label) == Some(value))
         })
     }

@@ -1,60 +1,61 @@
-//! One application: its containers, and what each may use.
+//! The containers of one application and their quotas.
 
-use super::rule::{EVEN, KEEP, LEAST_CHANGE, Rule};
 use super::window::Window;
 use crate::cores::Cores;
 use std::collections::BTreeMap;
 
-/// What the kernel has counted of a container since the last step.
+/// How CPU moves. See [the rule](super).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    pub grow: f64,
+    pub shrink: f64,
+    pub slack: Cores,
+    /// In steps.
+    pub window: usize,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self { grow: 1.0, shrink: 0.8, slack: Cores::new(0.2), window: 3 }
+    }
+}
+
+/// The fraction of its quota above the level that a container gives in a step: half of it in 7
+/// steps.
+pub const EVEN: f64 = 0.1;
+/// The fraction of the slack that a container keeps while others lack CPU.
+pub const KEEP: f64 = 0.25;
+/// Steps over which the need of a node for a limit over nodes is averaged.
+pub const WANTED: usize = 5;
+/// The smallest change of a quota by growing and shrinking, as a fraction: each one is a write.
+pub const LEAST_CHANGE: f64 = 0.02;
+
+/// A container's CPU since the last step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Its use.
     pub used: Cores,
-    /// The share of the periods in which it was throttled, 0 to 1; 0 if none has passed.
+    /// The share of the periods in which it was throttled, 0 to 1; 0 if no period has ended.
     pub throttled: f64,
 }
 
 /// A container that comes under the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
-    /// Its use of late.
+    /// Its recent use.
     pub used: Cores,
-    /// What it keeps at least: the larger one of the application's floor and its own `requests`.
+    /// The larger of the application's floor and the container's `requests`.
     pub least: Cores,
-    /// What its node has.
+    /// The cores of its node.
     pub most: Cores,
-}
-
-/// A quota to be written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change<K> {
-    /// Whose.
-    pub key: K,
-    /// The quota so far; none for a container that is new.
-    pub from: Option<Cores>,
-    /// The new one.
-    pub to: Cores,
 }
 
 /// Why nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// The containers must keep more than the limit.
-    #[error("limit: {limit} is less than what the containers keep at least; allowed: {floors} and more")]
-    BelowFloors {
-        /// The limit.
-        limit: Cores,
-        /// The sum of what they keep.
-        floors: Cores,
-    },
-    /// The containers use more than the limit.
-    #[error("limit: {limit} is less than the use of the containers; allowed: {used} and more")]
-    BelowUse {
-        /// The limit.
-        limit: Cores,
-        /// The sum of their use, or of what they keep.
-        used: Cores,
-    },
+    #[error("limit: {limit} is below the guaranteed minimum of the containers; allowed: {floors} and more")]
+    BelowFloors { limit: Cores, floors: Cores },
+    #[error("limit: {limit} is below the use of the containers; allowed: {used} and more")]
+    BelowUse { limit: Cores, used: Cores },
 }
 
 #[derive(Clone, Debug)]
@@ -73,12 +74,12 @@ impl Container {
         self.last.is_some_and(|last| last.throttled > 0.0)
     }
 
-    /// All of its quota if nobody knows.
+    /// The whole quota if its use is unknown.
     fn used(&self) -> Cores {
         self.last.map_or(self.quota, |last| last.used)
     }
 
-    /// Changes the quota, if by enough.
+    /// Ignores changes that are too small to be worth a write.
     fn set(&mut self, quota: Cores) {
         let quota = quota.min(self.most).max(self.least);
         if (quota.get() - self.quota.get()).abs() >= LEAST_CHANGE * self.quota.get() {
@@ -96,39 +97,35 @@ pub struct App<K> {
 }
 
 impl<K: Ord + Clone> App<K> {
-    /// An application without containers.
     pub const fn new(rule: Rule, limit: Cores) -> Self {
         Self { rule, limit, containers: BTreeMap::new() }
     }
 
-    /// What all containers may have together.
     pub const fn limit(&self) -> Cores {
         self.limit
     }
 
-    /// What a container may use.
     pub fn quota(&self, key: &K) -> Option<Cores> {
         self.containers.get(key).map(|container| container.quota)
     }
 
-    /// What nobody has.
+    /// The part of the limit that no container has.
     pub fn free(&self) -> Cores {
         self.limit - self.sum(|container| container.quota)
     }
 
-    /// What all keep at least.
+    /// The sum of the guaranteed minimums.
     pub fn least(&self) -> Cores {
         self.sum(|container| container.least)
     }
 
-    /// What all could use, and what they keep if others lack CPU: a throttled one more than it has,
-    /// the others their use and what is left to them of the slack.
+    /// The CPU that all containers could use: more than their quota if they are throttled,
+    /// otherwise their use and the slack that [`KEEP`] leaves them.
     pub fn wants(&self) -> Cores {
         self.sum(|container| {
             let wants = match container.last {
                 Some(last) if last.throttled > 0.0 => container.quota * (1.0 + container.throttled.mean()),
                 Some(_) => container.quota.min(Cores::new(container.used.mean()) + self.rule.slack * KEEP),
-                // Nobody knows.
                 None => container.quota,
             };
             wants.min(container.most).max(container.least)
@@ -139,27 +136,20 @@ impl<K: Ord + Clone> App<K> {
         self.containers.values().map(of).sum()
     }
 
-    /// Brings containers under the limit. Each starts with its use and the slack, or less of it if
-    /// the limit has no room for that, or its least. If others are there already, newcomers get
-    /// what is free, but at least their least, for which the others make room.
-    ///
-    /// # Errors
-    /// The containers must keep more than the limit, or the first ones use more. Then nothing
-    /// changes.
-    pub fn attach(&mut self, newcomers: &[(K, Start)]) -> Result<Vec<Change<K>>, Refused> {
-        self.bring(newcomers, false)
+    /// Admits containers. Each starts with its use plus the slack, with less slack if the limit has
+    /// no room for that, but at least with its minimum. Later newcomers get what is free; if that
+    /// is below their minimum, the others make room. On an error nothing changes.
+    pub fn attach(&mut self, newcomers: &[(K, Start)]) -> Result<(), Refused> {
+        self.admit(newcomers, false)
     }
 
-    /// The same for containers that an earlier agent had: if they use more than the limit, they get
-    /// less.
-    ///
-    /// # Errors
-    /// The containers must keep more than the limit. Then nothing changes.
-    pub fn take_over(&mut self, newcomers: &[(K, Start)]) -> Result<Vec<Change<K>>, Refused> {
-        self.bring(newcomers, true)
+    /// Admits containers that an earlier agent managed: they get less than they use if the limit
+    /// has no room for it. On an error nothing changes.
+    pub fn take_over(&mut self, newcomers: &[(K, Start)]) -> Result<(), Refused> {
+        self.admit(newcomers, true)
     }
 
-    fn bring(&mut self, newcomers: &[(K, Start)], over: bool) -> Result<Vec<Change<K>>, Refused> {
+    fn admit(&mut self, newcomers: &[(K, Start)], over: bool) -> Result<(), Refused> {
         let new = |key: &K| newcomers.iter().any(|(other, _)| other == key);
         let kept: Cores =
             self.containers.iter().filter(|(key, _)| !new(key)).map(|(_, container)| container.least).sum();
@@ -181,10 +171,10 @@ impl<K: Ord + Clone> App<K> {
                 slack = (self.limit - used) * (1.0 / newcomers.len() as f64);
             }
         }
-        let before = self.quotas();
         for (key, start) in newcomers {
             self.containers.remove(key);
-            // If all use more, all give; otherwise newcomers get what is there.
+            // If their use exceeds the limit, `fit` cuts all of them; otherwise newcomers get what
+            // is free.
             let room = if over_use { self.limit } else { self.free() };
             let quota = wanted(start, slack).min(room).max(start.least);
             self.containers.insert(
@@ -201,22 +191,21 @@ impl<K: Ord + Clone> App<K> {
             );
         }
         self.fit();
-        Ok(self.changes(&before))
+        Ok(())
     }
 
-    /// Forgets a container. What it had is free.
     pub fn detach(&mut self, key: &K) {
         self.containers.remove(key);
     }
 
-    /// Changes what a container keeps at least, before it is attached anew.
+    /// Changes a container's minimum before it is attached again.
     pub fn set_least(&mut self, key: &K, least: Cores) {
         if let Some(container) = self.containers.get_mut(key) {
             container.least = least;
         }
     }
 
-    /// Changes the rule. Quotas change with the next steps.
+    /// Quotas follow with the next steps.
     pub fn set_rule(&mut self, rule: Rule) {
         self.rule = rule;
         for container in self.containers.values_mut() {
@@ -226,29 +215,25 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// Changes the limit.
-    ///
-    /// # Errors
-    /// The containers must keep more. Then nothing changes.
-    pub fn set_limit(&mut self, limit: Cores) -> Result<Vec<Change<K>>, Refused> {
-        let floors = self.sum(|container| container.least);
+    /// On an error nothing changes.
+    pub fn set_limit(&mut self, limit: Cores) -> Result<(), Refused> {
+        let floors = self.least();
         if exceeds(floors, limit) {
             return Err(Refused::BelowFloors { limit, floors });
         }
-        let before = self.quotas();
         self.limit = limit;
         self.fit();
-        Ok(self.changes(&before))
+        Ok(())
     }
 
-    /// Takes what is above the limit, from what is not used first.
+    /// Takes what exceeds the limit: first what is not used, then what is above the minimums.
     fn fit(&mut self) {
         for keep in
             [|container: &Container| container.used().max(container.least), |container: &Container| container.least]
         {
             let excess = self.sum(|container| container.quota) - self.limit;
             let spare = self.sum(|container| container.quota - keep(container));
-            // Without anything to spare, this is a part of nothing.
+            // Without any spare CPU this is NaN, and so it takes nothing: `Cores` makes 0 of it.
             let part = (excess.get() / spare.get()).min(1.0);
             for container in self.containers.values_mut() {
                 container.quota -= (container.quota - keep(container)) * part;
@@ -256,10 +241,8 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// A step: what was counted since the last one, of the containers that could be read. Returns
-    /// the quotas to be written, those that fall first, so that their sum never exceeds the limit.
-    pub fn step(&mut self, intervals: &BTreeMap<K, Interval>) -> Vec<Change<K>> {
-        let before = self.quotas();
+    /// `intervals` has what was counted since the last step, for containers that could be read.
+    pub fn step(&mut self, intervals: &BTreeMap<K, Interval>) {
         for (key, container) in &mut self.containers {
             container.last = intervals.get(key).copied();
             if let Some(last) = container.last {
@@ -273,10 +256,9 @@ impl<K: Ord + Clone> App<K> {
         let level = self.level();
         self.even_out(level);
         self.grow(level);
-        self.changes(&before)
     }
 
-    /// Takes a part of the slack, as long as there is more of it than the rule's.
+    /// Step 1 of the rule.
     fn shrink(&mut self) {
         let Rule { shrink, slack, .. } = self.rule;
         for container in self.containers.values_mut() {
@@ -287,8 +269,7 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// Takes what the throttled ones lack, and what is free is not enough for, from the others. Few
-    /// give much, since what is too little would not be written.
+    /// Step 2. A few containers give much, because small changes are not written.
     fn make_room(&mut self) {
         let wants = |container: &Container| container.quota * container.throttled.mean();
         let wanted = self.sum(|container| if container.is_throttled() { wants(container) } else { Cores::ZERO });
@@ -309,7 +290,7 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// An equal part for each throttled container of what the others leave.
+    /// Step 3: the equal part of each throttled container.
     fn level(&self) -> Cores {
         let throttled = self.containers.values().filter(|container| container.is_throttled()).count();
         let others = self.sum(|container| if container.is_throttled() { Cores::ZERO } else { container.quota });
@@ -325,7 +306,6 @@ impl<K: Ord + Clone> App<K> {
         if above <= level * LEAST_CHANGE {
             return;
         }
-        // If nobody is below, nothing is moved.
         let moved = (above * EVEN).min(below);
         let (give, get) = (moved.get() / above.get(), moved.get() / below.get());
         for container in self.containers.values_mut().filter(|container| container.is_throttled()) {
@@ -351,26 +331,9 @@ impl<K: Ord + Clone> App<K> {
             }
         }
     }
-
-    fn quotas(&self) -> BTreeMap<K, Cores> {
-        self.containers.iter().map(|(key, container)| (key.clone(), container.quota)).collect()
-    }
-
-    /// What is different, and what is new. What falls comes first.
-    fn changes(&self, before: &BTreeMap<K, Cores>) -> Vec<Change<K>> {
-        let mut changes: Vec<Change<K>> = self
-            .containers
-            .iter()
-            .map(|(key, container)| Change { key: key.clone(), from: before.get(key).copied(), to: container.quota })
-            .filter(|change| change.from != Some(change.to))
-            .collect();
-        let rise = |change: &Change<K>| change.to.get() - change.from.unwrap_or_default().get();
-        changes.sort_by(|a, b| rise(a).total_cmp(&rise(b)));
-        changes
-    }
 }
 
-/// Whether an amount is larger, by more than sums of thousandths are wrong.
+/// Compares with a tolerance for rounding in sums.
 fn exceeds(amount: Cores, limit: Cores) -> bool {
     amount.get() > limit.get() + 1e-9
 }

@@ -1,6 +1,6 @@
 //! The rule, step by step.
 
-use super::{App, Change, Interval, Refused, Rule, Start};
+use super::{App, Interval, Refused, Rule, Start};
 use crate::cores::Cores;
 use std::collections::BTreeMap;
 
@@ -31,12 +31,16 @@ fn newcomers(used: &[f64]) -> Vec<(char, Start)> {
 }
 
 /// A step in which the containers used so much, and were throttled in such a share of periods.
-fn step(app: &mut App<char>, counted: &[(f64, f64)]) -> Vec<Change<char>> {
+/// Returns whose quotas have changed.
+fn step(app: &mut App<char>, counted: &[(f64, f64)]) -> String {
+    let before = quotas(app);
     let intervals = ('a'..)
         .zip(counted)
         .map(|(key, (used, throttled))| (key, Interval { used: cores(*used), throttled: *throttled }))
         .collect();
-    app.step(&intervals)
+    app.step(&intervals);
+    let changed = before.iter().zip(quotas(app)).zip('a'..).filter(|((before, after), _)| *before != after);
+    changed.map(|(_, key)| key).collect()
 }
 
 fn quotas(app: &App<char>) -> Vec<f64> {
@@ -53,9 +57,8 @@ fn containers_start_with_their_use_and_the_slack_or_their_least() {
     let app = app(&[0.25, 0.0]);
     assert_eq!((quotas(&app), app.free()), (vec![0.375, 0.125], cores(0.5)));
     let mut app = App::new(Rule { slack: cores(0.03125), ..RULE }, cores(1.0));
-    let changes = app.attach(&newcomers(&[0.25, 0.0])).unwrap();
+    app.attach(&newcomers(&[0.25, 0.0])).unwrap();
     assert_eq!(quotas(&app), [0.28125, 0.0625]);
-    assert_eq!(changes.iter().map(|change| (change.key, change.from)).collect::<Vec<_>>(), [('b', None), ('a', None)]);
     let small_node = Start { most: cores(0.5), ..start(0.5) };
     app.attach(&[('c', small_node)]).unwrap();
     assert_eq!(quotas(&app)[2], 0.5);
@@ -79,7 +82,7 @@ fn an_application_that_uses_or_keeps_more_than_the_limit_is_refused() {
     let mut app = App::new(RULE, cores(1.0));
     let used = app.attach(&newcomers(&[0.625, 0.5])).unwrap_err();
     assert_eq!(used, Refused::BelowUse { limit: cores(1.0), used: cores(1.125) });
-    assert_eq!(used.to_string(), "limit: 1000m is less than the use of the containers; allowed: 1125m and more");
+    assert_eq!(used.to_string(), "limit: 1000m is below the use of the containers; allowed: 1125m and more");
     let mut tight = App::new(RULE, cores(1.0));
     tight.attach(&newcomers(&[0.5, 0.375])).unwrap();
     assert_eq!(quotas(&tight), [0.5625, 0.4375], "half of the slack");
@@ -88,7 +91,7 @@ fn an_application_that_uses_or_keeps_more_than_the_limit_is_refused() {
     assert_eq!(floors, Refused::BelowFloors { limit: cores(1.0), floors: cores(1.25) });
     assert_eq!(
         floors.to_string(),
-        "limit: 1000m is less than what the containers keep at least; allowed: 1250m and more"
+        "limit: 1000m is below the guaranteed minimum of the containers; allowed: 1250m and more"
     );
     assert_eq!(quotas(&app), [0.0; 0]);
     // Just the limit is enough, also if the sum of thousandths is 0.30000000000000004.
@@ -97,7 +100,7 @@ fn an_application_that_uses_or_keeps_more_than_the_limit_is_refused() {
     let mut thirds = App::new(Rule { slack: Cores::milli(100), ..RULE }, Cores::milli(300));
     thirds.attach(&[('a', tenth), ('b', tenth), ('c', tenth)]).unwrap();
     assert_eq!(thousandths(&thirds), [100, 100, 100]);
-    assert_eq!(thirds.set_limit(Cores::milli(300)), Ok(vec![]));
+    assert_eq!((thirds.set_limit(Cores::milli(300)), thousandths(&thirds)), (Ok(()), vec![100, 100, 100]));
     let billionth = [('a', Start { least: cores(1e-9), ..start(0.0) })];
     assert!(App::new(Rule { slack: Cores::ZERO, ..RULE }, Cores::ZERO).attach(&billionth).is_ok());
 }
@@ -109,9 +112,8 @@ fn a_newcomer_gets_what_is_free_and_its_least_from_what_others_do_not_use() {
     app.attach(&[('c', start(0.5))]).unwrap();
     assert_eq!(quotas(&app), [0.5, 0.375, 0.125]);
     // Nothing is free: the first two give half of the eighth that they do not use.
-    let changes = app.attach(&[('d', Start { least: cores(0.125), ..start(0.0) })]).unwrap();
+    app.attach(&[('d', Start { least: cores(0.125), ..start(0.0) })]).unwrap();
     assert_eq!(quotas(&app), [0.4375, 0.3125, 0.125, 0.125]);
-    assert_eq!(changes.iter().map(|change| change.key).collect::<String>(), "abd", "what falls is first");
     // More than they do not use: then also half of what is above their least.
     app.attach(&[('e', Start { least: cores(0.40625), ..start(0.0) })]).unwrap();
     assert_eq!(quotas(&app), [0.21875, 0.15625, 0.09375, 0.125, 0.40625]);
@@ -132,7 +134,7 @@ fn who_comes_again_starts_anew() {
 #[test]
 fn a_container_gives_a_part_of_its_mean_slack_but_keeps_the_slack() {
     let mut app = app(&[0.5]);
-    assert_eq!(step(&mut app, &[(0.5, 0.0)]), [], "an eighth of slack is allowed");
+    assert_eq!(step(&mut app, &[(0.5, 0.0)]), "", "an eighth of slack is allowed");
     // Slack of an eighth and of 0.375, mean 0.25, of which it gives three quarters.
     step(&mut app, &[(0.25, 0.0)]);
     assert_eq!(quotas(&app), [0.4375]);
@@ -159,7 +161,7 @@ fn a_throttled_container_gets_a_part_of_what_is_free() {
     let mut other = app.clone();
     step(&mut other, &[(0.625, 0.5)]);
     assert_eq!(quotas(&other), [0.765625]);
-    assert_eq!(step(&mut app, &[(0.625, 0.0)]), []);
+    assert_eq!(step(&mut app, &[(0.625, 0.0)]), "");
 }
 
 #[test]
@@ -267,10 +269,10 @@ fn a_fiftieth_of_the_level_is_left_alone() {
     // The level is 0.5, a fiftieth 0.01.
     let mut near = app_of(rule, 1.0, &[0.499, 0.471]);
     assert_eq!(thousandths(&near), [509, 481]);
-    assert_eq!(step(&mut near, &[(0.5, 1.0), (0.5, 1.0)]), []);
+    assert_eq!(step(&mut near, &[(0.5, 1.0), (0.5, 1.0)]), "");
     // Just that.
     let mut exact = app_of(Rule { slack: cores(0.015625), ..rule }, 0.78125, &[0.3828125, 0.3671875]);
-    assert_eq!(step(&mut exact, &[(0.5, 1.0), (0.5, 1.0)]), []);
+    assert_eq!(step(&mut exact, &[(0.5, 1.0), (0.5, 1.0)]), "");
     let mut far = app_of(rule, 1.0, &[0.501, 0.469]);
     assert_eq!(step(&mut far, &[(0.5, 1.0), (0.5, 1.0)]).len(), 2);
 }
@@ -290,7 +292,7 @@ fn a_busy_container_keeps_what_nobody_else_lacks() {
 fn a_container_without_figures_keeps_its_quota() {
     let mut app = app(&[0.25, 0.25]);
     for _ in 0..5 {
-        assert_eq!(step(&mut app, &[(0.25, 0.0)]), []);
+        assert_eq!(step(&mut app, &[(0.25, 0.0)]), "");
     }
     assert_eq!(quotas(&app), [0.375, 0.375]);
 }
@@ -300,9 +302,9 @@ fn small_changes_are_not_made() {
     let rule = Rule { slack: cores(0.015625), grow: 0.01, shrink: 0.5, window: 1 };
     let mut app = app_of(rule, 1.125, &[0.984375]);
     // Half of 0.0399 and 0.0401, beside a quota of 1.
-    assert_eq!(step(&mut app, &[(0.9601, 0.0)]), []);
+    assert_eq!(step(&mut app, &[(0.9601, 0.0)]), "");
     assert_eq!(step(&mut app.clone(), &[(0.9599, 0.0)]).len(), 1);
-    assert_eq!(step(&mut app, &[(1.0, 1.0)]), [], "a hundredth of an eighth");
+    assert_eq!(step(&mut app, &[(1.0, 1.0)]), "", "a hundredth of an eighth");
     // Just a fiftieth is one.
     let mut exact = app_of(Rule { shrink: 1.0, ..rule }, 1.0, &[0.375]);
     step(&mut exact, &[(0.3671875, 0.0)]);
@@ -313,9 +315,9 @@ fn small_changes_are_not_made() {
 fn a_new_limit_takes_what_is_not_used_first() {
     let mut app = app(&[0.375, 0.125]);
     assert_eq!(quotas(&app), [0.5, 0.25]);
-    assert_eq!(app.set_limit(cores(0.75)), Ok(vec![]));
-    let changes = app.set_limit(cores(0.625)).unwrap();
-    assert_eq!((quotas(&app), changes.len(), app.limit()), (vec![0.4375, 0.1875], 2, cores(0.625)));
+    assert_eq!((app.set_limit(cores(0.75)), quotas(&app)), (Ok(()), vec![0.5, 0.25]));
+    app.set_limit(cores(0.625)).unwrap();
+    assert_eq!((quotas(&app), app.limit()), (vec![0.4375, 0.1875], cores(0.625)));
     // 0.5 is used; then half of what is above the least.
     app.set_limit(cores(0.3125)).unwrap();
     assert_eq!(quotas(&app), [0.21875, 0.09375]);
@@ -326,4 +328,10 @@ fn a_new_limit_takes_what_is_not_used_first() {
     assert_eq!(quotas(&app), [0.0625, 0.0625]);
     app.set_limit(cores(2.0)).unwrap();
     assert_eq!((quotas(&app), app.free()), (vec![0.0625, 0.0625], cores(1.875)));
+}
+
+#[test]
+fn the_defaults_are_those_of_the_module_text() {
+    let Rule { grow, shrink, slack, window } = Rule::default();
+    assert_eq!((grow, shrink, slack, window), (1.0, 0.8, Cores::milli(200), 3));
 }

@@ -26,50 +26,26 @@ proptest! {
             window,
         };
         let mut app = App::new(rule, Cores::milli(limits[0]));
-        let mut written: BTreeMap<char, Cores> = BTreeMap::new();
         for (at, counted) in steps.iter().enumerate() {
-            let mut changes = Vec::new();
             if at % 7 == 3 {
-                changes.extend(app.set_limit(Cores::milli(limits[at % limits.len()])).unwrap());
+                app.set_limit(Cores::milli(limits[at % limits.len()])).unwrap();
             }
             if at < 6 {
                 let key = char::from(b'a' + at as u8);
                 let used = Cores::milli(counted[0].0);
                 let newcomer = Start { used, least: Cores::milli(50), most: Cores::new(1.2) };
-                changes.extend(app.attach(&[(key, newcomer)]).unwrap_or_default());
+                let _ = app.attach(&[(key, newcomer)]);
             }
             let intervals = ('a'..).zip(counted).filter(|(_, counted)| counted.1 < 4).map(|(key, (used, throttled))| {
                 (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
             });
-            changes.extend(app.step(&intervals.collect()));
-            for change in changes {
-                prop_assert_eq!(change.from, written.insert(change.key, change.to));
-            }
-            let sum: Cores = written.values().copied().sum();
+            app.step(&intervals.collect());
+            let quotas: Vec<Cores> = ('a'..='f').filter_map(|key| app.quota(&key)).collect();
+            let sum: Cores = quotas.iter().copied().sum();
             prop_assert!(sum.get() <= app.limit().get() + 1e-9, "{} of {}", sum, app.limit());
-            for (key, quota) in &written {
-                prop_assert_eq!(Some(*quota), app.quota(key));
+            for quota in quotas {
                 prop_assert!(quota.get() >= 0.05 - 1e-9 && quota.get() <= 1.2 + 1e-9, "{}", quota);
             }
-        }
-    }
-
-    /// The sum of what is in force never exceeds the limit, while one quota is written after the
-    /// other.
-    #[test]
-    fn what_falls_is_written_first(used in prop::collection::vec((0u32..400, 0u32..=3), 4), before in prop::collection::vec(0u32..125, 4)) {
-        let rule = Rule { grow: 0.5, shrink: 0.75, slack: Cores::milli(125), window: 1 };
-        let mut app = App::new(rule, Cores::new(1.0));
-        let newcomers: Vec<_> =
-            ('a'..).zip(&before).map(|(key, used)| (key, Start { used: Cores::milli(*used), ..idle() })).collect();
-        app.attach(&newcomers).unwrap();
-        let mut in_force: BTreeMap<char, Cores> = ('a'..='d').map(|key| (key, app.quota(&key).unwrap())).collect();
-        let intervals = ('a'..).zip(&used).map(|(key, (used, throttled))| {
-            (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
-        });
-        for change in app.step(&intervals.collect()) {
-            in_force.insert(change.key, change.to);
-            prop_assert!(in_force.values().copied().sum::<Cores>().get() <= 1.0 + 1e-9);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// The last values, at most so many.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     values: VecDeque<f64>,
@@ -10,12 +9,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Of so many values, at least one.
     pub(crate) fn new(length: usize) -> Self {
         Self { values: VecDeque::new(), length: length.max(1) }
     }
 
-    /// Keeps another number of values; the oldest ones leave.
     pub(crate) fn set_length(&mut self, length: usize) {
         self.length = length.max(1);
         while self.values.len() > self.length {
@@ -23,15 +20,12 @@ impl Window {
         }
     }
 
-    /// Adds a value; the oldest one leaves if there are more than the length.
     pub(crate) fn push(&mut self, value: f64) {
         self.values.push_back(value);
-        if self.values.len() > self.length {
-            self.values.pop_front();
-        }
+        self.set_length(self.length);
     }
 
-    /// The mean; 0 without values.
+    /// 0 without values.
     pub(crate) fn mean(&self) -> f64 {
         if self.values.is_empty() { 0.0 } else { self.values.iter().sum::<f64>() / self.values.len() as f64 }
     }

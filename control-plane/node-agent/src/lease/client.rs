@@ -2,7 +2,7 @@
 
 use super::file::{Contents, LeaseFile};
 use super::leases::{Due, Leases};
-use crate::replicas::{Client, Replicas, Target};
+use crate::replicas::{Client, Target, resolve};
 use bloc_daemon::ranges::within;
 use bloc_leases::{Ask, Asks, LEASE_PATH, Part, Told, Tolds};
 use bloc_policy::config::ConfigError;
@@ -10,59 +10,58 @@ use futures_util::future::join_all;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// How often all is asked.
 const EVERY: Duration = Duration::from_millis(500);
-/// How long after a fall: others may fall with it.
+/// How long after a fall: other parts may fall with it.
 const SOON: Duration = Duration::from_millis(50);
-/// The most applications of a message: with the longest names they take 50 KB, and 96 KiB are
-/// allowed.
+/// Applications in a message: with the longest names they take 50 KB, and 96 KiB are allowed.
 const MOST_APPS: usize = 100;
 /// The kinds of failures.
 const LEASE: &str = "lease";
 const STATE: &str = "state";
 
-/// Who asks, and where.
 #[derive(Debug)]
 pub struct Asker {
-    /// The control plane.
     pub target: Target,
-    /// This node.
     pub node: String,
-    /// The file with the token that says so, if one is needed; read for each question.
+    /// The file with the node's token, if one is needed; read for each request.
     pub token: Option<PathBuf>,
-    /// Where is kept what is held.
     pub file: LeaseFile,
-    /// What is in there.
+    /// The content of the file.
     pub saved: Contents,
 }
 
-/// Asks for what this node wants, and gives back what it does not use. `failed` hears of each
-/// failure, by kind.
+/// Asks for what this node wants, and gives back what it does not use. `failed` gets the kind and
+/// the text of each failure.
 pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str, String)) {
-    let client = match Client::new(asker.target.clone()) {
+    let target = asker.target.clone();
+    let client = match Client::new(target.clone()) {
         Ok(client) => client,
         Err(error) => return failed(LEASE, error),
     };
-    let mut replicas = Replicas::new(asker.target.clone());
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = leases.fall() => sleep(SOON).await,
+    let addresses = watch::Sender::new(Vec::new());
+    let asking = async {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = leases.fall() => sleep(SOON).await,
+            }
+            let asks = asker.due(&leases, &failed).await;
+            if !asks.is_empty() {
+                let replicas = addresses.borrow().clone();
+                leases.hear(&asker.ask_all(&client, &replicas, &asks, &failed).await);
+            }
         }
-        let asks = asker.due(&leases, &failed).await;
-        if asks.is_empty() {
-            continue;
-        }
-        if let Err(error) = replicas.resolve().await {
-            failed(LEASE, error);
-        }
-        let heard = asker.ask_all(&client, replicas.addresses(), &asks, &failed).await;
-        leases.hear(&heard);
+    };
+    let unresolved = |error| failed(LEASE, error);
+    tokio::select! {
+        () = resolve(&target, &addresses, &unresolved) => {}
+        () = asking => {}
     }
 }
 
@@ -73,15 +72,14 @@ impl Asker {
         if let Err(error) = self.save(&contents, asks.is_empty()).await {
             failed(STATE, error);
         }
-        // What has fallen is given away only when it is on the disk that it has.
+        // A fall is reported once it is on the disk.
         asks.retain(|ask| self.saved.part(&ask.name) <= ask.part);
         if self.saved.life == contents.life { asks } else { Vec::new() }
     }
 
-    /// Makes last what is held. What nobody asks for changes nothing by itself.
+    /// Saves what is held. While nothing is asked for, a new life alone is not saved.
     async fn save(&mut self, contents: &Contents, idle: bool) -> Result<(), String> {
-        let same = if idle { self.saved.parts == contents.parts } else { self.saved == *contents };
-        if same {
+        if self.saved.parts == contents.parts && (idle || self.saved.life == contents.life) {
             return Ok(());
         }
         let (file, new) = (self.file.clone(), contents.clone());
@@ -96,12 +94,12 @@ impl Asker {
         let read = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let token = read.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("{}: is no token", path.display()));
+            return Err(format!("{}: is not a token", path.display()));
         }
         Ok(Some(token.to_owned()))
     }
 
-    /// Asks the replicas. Returns what each one says; none: nothing.
+    /// Asks the replicas. Returns the answer of each; none after a failure.
     pub(super) async fn ask_all(
         &self,
         client: &Client,
@@ -126,7 +124,6 @@ impl Asker {
         join_all(answers).await
     }
 
-    /// Asks a replica. Returns what it says.
     async fn ask(
         &self,
         client: &Client,
@@ -138,19 +135,17 @@ impl Asker {
         for asks in asks.chunks(MOST_APPS) {
             let message = message(&self.node, self.saved.life, asks);
             let answer = client.post(address, LEASE_PATH, token, &message).await?;
-            let said = understand(&answer.unwrap_or_default(), asks);
-            told.extend(said.map_err(|error| format!("{address}: {error}"))?);
+            let parsed = parse(&answer.unwrap_or_default(), asks);
+            told.extend(parsed.map_err(|error| format!("{address}: {error}"))?);
         }
         Ok(told)
     }
 }
 
-/// What is said of these applications.
-fn understand(body: &[u8], asks: &[Ask]) -> Result<Vec<Told>, ConfigError> {
-    let tolds: Tolds = ConfigError::read_json(body)?;
-    // Others than those asked for are nobody's.
-    let asked = |told: &Told| asks.iter().any(|ask| ask.name == told.name);
-    let told: Vec<Told> = tolds.apps.into_iter().filter(asked).collect();
+/// The answers about these applications; others are ignored.
+fn parse(body: &[u8], asks: &[Ask]) -> Result<Vec<Told>, ConfigError> {
+    let mut told = ConfigError::read_json::<Tolds>(body)?.apps;
+    told.retain(|told| asks.iter().any(|ask| ask.name == told.name));
     for Told { name, part, .. } in &told {
         within(format_args!("{name}.part"), part.get(), 0, Part::WHOLE.get())?;
     }

@@ -267,7 +267,7 @@ async fn the_token_is_read_for_each_question() {
     step(&leases, |lease| lease.part);
     assert_eq!(node.fails("token: No such file").await, "lease");
     fs::write(&token, "a b\n").unwrap();
-    assert_eq!(node.fails("token: is no token").await, "lease");
+    assert_eq!(node.fails("token: is not a token").await, "lease");
     assert_eq!(replica.asked().len(), 0, "nothing without it");
     for text in ["one.two.three", "four"] {
         fs::write(&token, format!("{text}\n")).unwrap();

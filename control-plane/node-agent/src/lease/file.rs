@@ -1,53 +1,36 @@
 //! What is held, on the disk.
 
-use crate::originals::StateError;
+use crate::originals::{StateError, load};
 use bloc_daemon::file::replace_on_disk;
-use bloc_daemon::ranges::refused;
+use bloc_daemon::ranges::within;
 use bloc_leases::{MOST_COUNT, Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "leases.json";
-/// The end of the name to which a file that cannot be understood is moved.
-const UNREADABLE: &str = "unreadable.json";
 
-/// The file. Without a node it is of an agent that did not write one.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Saved {
-    #[serde(default)]
     node: String,
     #[serde(flatten)]
     contents: Contents,
 }
 
-/// The same, to be written.
-#[derive(Serialize)]
-struct Saves<'a> {
-    node: &'a str,
-    #[serde(flatten)]
-    contents: &'a Contents,
-}
-
-/// What the file says. A newer agent may have written more into it; that is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
     /// The agent's start.
     pub life: u64,
-    /// What is held, by application; nothing, as long as not all replicas know that.
+    /// What is held, by application; 0 until all replicas know that nothing is held.
     pub parts: BTreeMap<String, Part>,
 }
 
 impl Contents {
-    /// What is held of an application.
     pub fn part(&self, app: &str) -> Part {
         self.parts.get(app).copied().unwrap_or_default()
     }
 }
 
-/// The file.
 #[derive(Clone, Debug)]
 pub struct LeaseFile {
     path: PathBuf,
@@ -55,58 +38,40 @@ pub struct LeaseFile {
 }
 
 impl LeaseFile {
-    /// Reads the file of this node in this directory, if there is one. One that cannot be
-    /// understood is moved aside, and logged: the control plane knows what is held. What another
-    /// node holds, whose disk was copied, is ignored, and logged; the next life is still a later
-    /// one.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Reads the file of this node, if there is one. One that cannot be parsed is moved aside: the
+    /// control plane knows what is held. The parts of another node, whose disk was copied, are
+    /// ignored; its life still counts.
     pub fn open(directory: &Path, node: &str) -> Result<(Self, Contents), StateError> {
         let path = directory.join(FILE);
-        let failed = |error| StateError::new(&path, error);
-        let contents = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Contents::default(),
-            read => match understand(&read.map_err(failed)?) {
-                Ok(Saved { node: other, contents }) if !other.is_empty() && other != node => {
-                    tracing::warn!("{}: is of node {other}, and this is {node}: its parts are ignored", path.display());
-                    Contents { parts: BTreeMap::new(), ..contents }
-                }
-                Ok(saved) => saved.contents,
-                Err(error) => {
-                    let aside = path.with_extension(UNREADABLE);
-                    tracing::error!("{}: {error}; moved to {}", path.display(), aside.display());
-                    fs::rename(&path, aside).map_err(failed)?;
-                    Contents::default()
-                }
-            },
+        // No replica accepts a life after MOST_COUNT.
+        let check = |saved: &Saved| match within("life", saved.contents.life, 0, MOST_COUNT - 1) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        let contents = match load(&path, check)?.and_then(Result::ok) {
+            Some(Saved { node: other, contents }) if other != node => {
+                tracing::warn!("{}: written by node {other}, not {node}: its parts are ignored", path.display());
+                Contents { parts: BTreeMap::new(), ..contents }
+            }
+            Some(saved) => saved.contents,
+            None => Contents::default(),
         };
         Ok((Self { path, node: node.to_owned() }, contents))
     }
 
-    /// Writes the file, and waits until it is on the disk: others use what is given back.
-    ///
-    /// # Errors
-    /// It cannot be written. The last one stays, or nobody knows which one is there.
+    /// Replaces the file and waits for the disk, because others will use what is given back. On an
+    /// error it has the old or the new content.
     pub fn save(&self, contents: &Contents) -> Result<(), StateError> {
-        let text = serde_json::to_vec_pretty(&Saves { node: &self.node, contents }).map_err(io::Error::from);
-        let saved = text.and_then(|text| replace_on_disk(&self.path, &text));
-        saved.map_err(|error| StateError::new(&self.path, error))
-    }
-}
-
-fn understand(bytes: &[u8]) -> Result<Saved, String> {
-    let saved: Saved = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    // No replica takes a later life than that.
-    match saved.contents.life {
-        ..MOST_COUNT => Ok(saved),
-        life => Err(refused("life", life, format!("0 to {}", MOST_COUNT - 1)).to_string()),
+        let saved = Saved { node: self.node.clone(), contents: contents.clone() };
+        let text = serde_json::to_vec_pretty(&saved).map_err(|error| StateError::new(&self.path, error))?;
+        replace_on_disk(&self.path, &text).map_err(|error| StateError::new(&self.path, error))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_is_saved_is_read_again() {
@@ -127,13 +92,14 @@ mod tests {
     fn what_is_not_understood_is_moved_aside() {
         let directory = tempfile::tempdir().unwrap();
         let aside = directory.path().join("leases.unreadable.json");
-        for text in [r#"{"life":-1}"#, r#"{"life":9007199254740991,"parts":{"shop/a":5}}"#] {
+        for text in ["{}", r#"{"node":"n1","life":9007199254740991,"parts":{"shop/a":5}}"#] {
             fs::write(directory.path().join(FILE), text).unwrap();
             assert_eq!(LeaseFile::open(directory.path(), "n1").unwrap().1, Contents::default());
             assert!(!directory.path().join(FILE).exists());
             assert_eq!(fs::read_to_string(&aside).unwrap(), text);
         }
-        fs::write(directory.path().join(FILE), r#"{"life":9007199254740990,"parts":{"shop/a":5}}"#).unwrap();
+        fs::write(directory.path().join(FILE), r#"{"node":"n1","life":9007199254740990,"parts":{"shop/a":5}}"#)
+            .unwrap();
         assert_eq!(LeaseFile::open(directory.path(), "n1").unwrap().1.part("shop/a").get(), 5);
     }
 

@@ -1,4 +1,4 @@
-//! What this node holds, between the thread that steps and the task that asks.
+//! What this node holds: shared by the thread that steps and the task that asks.
 
 use super::file::Contents;
 use bloc_leases::{Ask, Holder, Lease, Part, Told};
@@ -8,36 +8,35 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// How an application stands on this node after a step.
+/// An application on this node after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// What its containers could use, with some slack.
     pub wants: Part,
-    /// What they keep at least.
+    /// Their guaranteed minimum.
     pub least: Part,
-    /// The sum of their own limits; none: one has no limit, or that does not matter.
+    /// The sum of their own limits; none: one is unlimited, or the limit may exceed them.
     pub own: Option<Part>,
-    /// What is in force, and all that may be until the next step.
+    /// What is in force until the next step.
     pub held: Part,
-    /// What the step acted under.
+    /// What the step was based on.
     pub under: Lease,
 }
 
 #[derive(Debug)]
 struct State {
     holder: Holder,
-    /// As of the last step.
     uses: BTreeMap<String, Use>,
-    /// Those that hold nothing any more, which not all replicas know.
+    /// Applications that hold nothing any more, as long as not all replicas know.
     left: BTreeSet<String>,
-    /// Those of the configuration of which replicas were asked in this life, or will be.
+    /// Applications of the configuration that replicas were asked about in this life.
     met: BTreeSet<String>,
-    /// When a replica last said something of one, or since when it is there.
+    /// When a replica last answered about an application, or when it was added.
     said: BTreeMap<String, Instant>,
 }
 
 impl State {
-    /// Gives back what nobody uses. Returns whether that is something.
+    /// Gives back what no application uses. Returns whether something was given back.
     fn leave(&mut self, is_in_use: impl Fn() -> bool) -> bool {
         let unused = |name: &String| !self.uses.contains_key(name);
         let names: Vec<String> = self.holder.parts().into_keys().filter(unused).collect();
@@ -51,21 +50,20 @@ impl State {
         true
     }
 
-    /// What a replica is to be told now of one that this node has left.
+    /// The message about an application that this node has left.
     fn leaving(&self, name: &str) -> Ask {
         self.holder.ask(name, Part::ZERO, Part::ZERO, None)
     }
 }
 
-/// What this node holds.
 #[derive(Clone, Debug)]
 pub struct Leases {
     state: Arc<Mutex<State>>,
-    /// Something fell.
+    /// A part fell.
     fell: Arc<Notify>,
 }
 
-/// What is to be asked, and what has to be on the disk before.
+/// What is to be asked, and what must be on the disk before.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) contents: Contents,
@@ -73,10 +71,10 @@ pub(crate) struct Due {
 }
 
 impl Leases {
-    /// An agent that starts, with what was on the disk.
+    /// For an agent that starts with this content of the disk.
     pub fn new(saved: &Contents) -> Self {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        // The clock may have gone back.
+        // The clock may have been set back.
         let life = u64::try_from(clock).unwrap_or(0).max(saved.life.saturating_add(1));
         let left = saved.parts.iter().filter(|(_, part)| **part == Part::ZERO).map(|(name, _)| name.clone()).collect();
         let holder = Holder::new(life, saved.parts.clone());
@@ -88,21 +86,20 @@ impl Leases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is held of an application. The thread may use it until it calls [`Self::settle`].
+    /// What is held of an application. It may be used until the call of [`Self::settle`].
     pub fn lease(&self, app: &str) -> Lease {
         self.state().holder.lease(app)
     }
 
-    /// The end of a step: how all applications stand that this node holds or wants a part of. Those
-    /// that are missing are left, and their containers have their own quotas already. If
-    /// `is_in_use`, quotas may be in force that no application counts: nothing falls then. It is
-    /// called only if something would.
+    /// Ends a step, with all applications that this node holds or wants a part of. The others are
+    /// left: their containers have their own quotas already. If `is_in_use`, quotas may be in force
+    /// that no application counts, so nothing falls. It is called only if something would.
     pub fn settle(&self, uses: BTreeMap<String, Use>, is_in_use: impl Fn() -> bool) {
         let now = Instant::now();
         let mut state = self.state();
         let mut fell = false;
         for (name, of) in &uses {
-            // What was heard meanwhile counts from the next step on.
+            // An answer during the step counts from the next step on.
             if of.held < of.under.part && state.holder.lease(name) == of.under && !is_in_use() {
                 state.holder.lower(name, of.held);
                 fell = true;
@@ -119,8 +116,8 @@ impl Leases {
     }
 
     /// Applications of the configuration without containers here. A record may still have a part
-    /// for this node: the disk was lost, or what was said before it left arrived after that. Each
-    /// is asked about once in a life, as one that was left.
+    /// for this node, after a lost disk or a late message. So each is asked about once in a life,
+    /// like one that was left.
     pub fn meet<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut state = self.state();
         for name in names {
@@ -131,13 +128,13 @@ impl Leases {
         }
     }
 
-    /// Since when no replica has said anything of an application.
+    /// How long no replica has answered about an application.
     pub fn age(&self, app: &str) -> Duration {
         self.state().said.get(app).map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Gives all back, at the end, when all containers have their own quotas. Waits until all
-    /// replicas know, for so long at most. Returns whether they do.
+    /// Gives everything back, once all containers have their own quotas. Waits until all replicas
+    /// know, but not longer than `at_most`. Returns whether they do.
     pub async fn give_back(&self, at_most: Duration) -> bool {
         self.settle(BTreeMap::new(), || false);
         let all_know = async {
@@ -148,12 +145,11 @@ impl Leases {
         timeout(at_most, all_know).await.is_ok()
     }
 
-    /// Waits until something falls.
+    /// Waits until a part falls.
     pub(crate) async fn fall(&self) {
         self.fell.notified().await;
     }
 
-    /// What is to be asked now.
     pub(crate) fn due(&self) -> Due {
         let state = self.state();
         let mut parts = state.holder.parts();
@@ -164,7 +160,7 @@ impl Leases {
         Due { contents: Contents { life: state.holder.life(), parts }, asks }
     }
 
-    /// Takes what the replicas have said; none: one has not answered.
+    /// Applies the answers of the replicas; none: no answer.
     pub(crate) fn hear(&self, answers: &[Option<Vec<Told>>]) {
         let now = Instant::now();
         let mut state = self.state();
@@ -184,9 +180,9 @@ impl Leases {
     }
 }
 
-/// What a round of answers says of each application, life and number: the largest part, since parts
-/// only rise, and of those who know it the least goal. A replica that does not hear the node in
-/// need has nothing to say against that, wherever its address sorts.
+/// For each application, life and number: the largest part, since parts only rise, and the smallest
+/// goal of the replicas that know it. So a replica that does not hear the node in need does not
+/// overrule one that does.
 fn agreed(answers: &[Option<Vec<Told>>]) -> impl Iterator<Item = Told> {
     let mut agreed: BTreeMap<(&str, u64, u64), Told> = BTreeMap::new();
     for told in answers.iter().flatten().flatten() {
@@ -200,8 +196,8 @@ fn agreed(answers: &[Option<Vec<Told>>]) -> impl Iterator<Item = Told> {
     agreed.into_values()
 }
 
-/// Whether all replicas know that nothing is held of an application any more. One whose copy of the
-/// record is old may not have known that something was.
+/// Whether all replicas know that nothing is held of an application any more. A replica with an old
+/// record may not have known that something was held.
 fn all_know(state: &State, name: &str, answers: &[Option<Vec<Told>>]) -> bool {
     let (now, life) = (state.leaving(name), state.holder.life());
     let knows =

@@ -1,34 +1,22 @@
 //! The parts of limits over nodes (`over: cluster`) that this node holds.
 //!
-//! The thread that steps uses what is held; a task asks the replicas of the control plane for it,
-//! twice a second and after each fall, by `POST /v1/lease`. The protocol, and why nodes never hold
-//! more than the limit together: [`bloc_leases`]. Here each fall takes this way:
+//! The thread that steps uses what is held. A task asks the replicas of the control plane for it by
+//! `POST /v1/lease`, twice a second and after each fall. [`bloc_leases`] has the protocol, and why
+//! nodes never hold more than the limit together. A part falls in three steps:
 //!
-//! 1. The thread lowers quotas. In the same step it says what is still in use, and the part falls
-//!    ([`Leases::settle`]): the next step cannot use more.
+//! 1. The thread lowers quotas. In the same step it reports what is still in use, and the part
+//!    falls ([`Leases::settle`]): the next step cannot use more.
 //! 2. The task writes the lower part to the disk ([`LeaseFile`]).
-//! 3. It says so to each replica. If it cannot be written, it is not said.
+//! 3. It tells each replica, but only after the write succeeded.
 //!
-//! What rises is used at once, and written before the next question. After a crash the node holds
-//! less on its disk than the control plane knows; it hears the rest.
+//! A part that rises is used at once, and written before the next request. After a crash the node
+//! has less on its disk than the control plane knows, and gets the rest from it.
 //!
-//! An application that the node has left gives its part back, until all replicas say that it has
-//! none. `leases.json` has it with 0 until then, so that the next start goes on.
+//! A node that has left an application gives its part back, until all replicas know. `leases.json`
+//! has it with 0 until then, so that the next start continues.
 //!
-//! An application of the configuration without containers here is asked about once in each life: a
-//! record may still have a part for this node, after the disk was lost, or if a late message came
-//! after the node had left.
-//!
-//! Of what replicas answer in one round, the largest part counts, and of those who say that the
-//! least goal.
-//!
-//! Without an answer, what is held stays, also when the agent starts again.
-//!
-//! | module | what it is for |
-//! |---|---|
-//! | `leases` | what is held, between the thread and the task |
-//! | `file` | what is on the disk |
-//! | `client` | the requests |
+//! Of the answers of one round, the largest part counts, and the smallest goal with that part.
+//! Without an answer, what is held stays, also over a restart.
 
 mod client;
 #[cfg(test)]

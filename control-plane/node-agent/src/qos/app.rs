@@ -1,25 +1,55 @@
-//! One application: its containers, and the shares of each.
+//! The containers of one application and their shares.
 
-use super::rule::{LATEST, LEAST, LEAST_ANSWERS, MOST, Rule};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A container that comes.
+/// When and how far shares move. See [the rule](super).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    pub target: Duration,
+    pub threshold: f64,
+    /// In per cent.
+    pub step: f64,
+}
+
+impl Rule {
+    /// The usual rule for this target.
+    pub const fn new(target: Duration) -> Self {
+        Self { target, threshold: 1.2, step: 10.0 }
+    }
+}
+
+/// The minimum of shares in the kernel.
+pub const LEAST: f64 = 2.0;
+/// The maximum that a container gets; one whose `requests` give more keeps them.
+pub const MOST: f64 = 10_240.0;
+/// Lateness counts up to so many targets: one slow stream must not claim everything.
+pub const LATEST: f64 = 10.0;
+/// A container is judged by at least so many answers.
+pub const LEAST_ANSWERS: u64 = 20;
+
+/// A new container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
-    /// What its `requests` give.
+    /// The shares by its `requests`.
     pub own: f64,
-    /// What it keeps at least; at most `own`.
+    /// Its minimum; at most `own`.
     pub least: f64,
 }
 
 /// Answers of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// How many.
     pub count: u64,
     /// The sum of their response times.
     pub time: Duration,
+}
+
+impl Answers {
+    pub fn add(&mut self, more: Self) {
+        self.count = self.count.saturating_add(more.count);
+        self.time = self.time.saturating_add(more.time);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +75,7 @@ impl Container {
         }
     }
 
-    /// The mean response time as a part of the target; none if too few answers have come.
+    /// The mean response time as a fraction of the target; none after too few answers.
     fn judge(&mut self, rule: &Rule) -> Option<f64> {
         let Answers { count, time } = self.answers;
         if count < LEAST_ANSWERS {
@@ -57,7 +87,7 @@ impl Container {
         Some((response / rule.target.as_secs_f64()).min(LATEST))
     }
 
-    /// What it has above what its `requests` give; negative: what it lacks.
+    /// What it has above its own shares; negative: what it lacks.
     fn above(&self) -> f64 {
         self.shares - self.own
     }
@@ -71,23 +101,20 @@ pub struct App<K> {
 }
 
 impl<K: Ord + Clone> App<K> {
-    /// Without containers.
     pub const fn new(rule: Rule) -> Self {
         Self { rule, containers: BTreeMap::new() }
     }
 
-    /// Takes another rule.
     pub const fn set_rule(&mut self, rule: Rule) {
         self.rule = rule;
     }
 
-    /// A container comes, or has others of its own now; then it starts anew.
+    /// Adds a container, or starts it again with other shares of its own.
     pub fn attach(&mut self, key: K, start: Start) {
         self.containers.insert(key, Container::new(start));
         self.balance();
     }
 
-    /// What a container keeps at least is another amount now. Not known: nothing happens.
     pub fn set_least(&mut self, key: &K, least: f64) {
         if let Some(container) = self.containers.get_mut(key) {
             container.least = least.clamp(LEAST, container.own);
@@ -96,32 +123,24 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// A container leaves.
     pub fn detach(&mut self, key: &K) {
         self.containers.remove(key);
         self.balance();
     }
 
-    /// Whether there are no containers.
-    pub fn is_empty(&self) -> bool {
-        self.containers.is_empty()
-    }
-
-    /// The shares of a container.
     pub fn shares(&self, key: &K) -> Option<f64> {
         self.containers.get(key).map(|container| container.shares)
     }
 
-    /// The mean response time of a container when it was last judged, in seconds.
+    /// The mean response time when the container was last judged, in seconds.
     pub fn response(&self, key: &K) -> Option<f64> {
         self.containers.get(key)?.response
     }
 
-    /// A container has answered so much more.
+    /// Adds answers.
     pub fn count(&mut self, key: &K, more: Answers) {
-        if let Some(Container { answers, .. }) = self.containers.get_mut(key) {
-            answers.count = answers.count.saturating_add(more.count);
-            answers.time = answers.time.saturating_add(more.time);
+        if let Some(container) = self.containers.get_mut(key) {
+            container.answers.add(more);
         }
     }
 
@@ -144,8 +163,8 @@ impl<K: Ord + Clone> App<K> {
         });
     }
 
-    /// Moves what containers ask for, or what others offer if that is less, each its part of it in
-    /// proportion. Below zero is nothing.
+    /// Moves what containers ask for, or what others offer if that is less, in proportion. Negative
+    /// amounts count as 0.
     fn exchange(&mut self, judged: &[Option<f64>], of: impl Fn(&Container, Option<f64>) -> (f64, f64)) {
         let wishes = self.containers.values().zip(judged).map(|(container, part)| of(container, *part));
         let wishes: Vec<(f64, f64)> = wishes.map(|(asks, offers)| (asks.max(0.0), offers.max(0.0))).collect();
@@ -158,8 +177,7 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// Brings the sum back to what the `requests` give: what one side has too much of is taken from
-    /// that side, in proportion.
+    /// Restores the sum of own shares: the side that differs more is scaled down.
     fn balance(&mut self) {
         let differences = || self.containers.values().map(Container::above);
         let above: f64 = differences().map(|difference| difference.max(0.0)).sum();

@@ -1,11 +1,11 @@
-//! What replicas say that pods have answered.
+//! What pods have answered, as replicas report it.
 //!
-//! A replica says sums since it was first asked for a pod. Of those, only what they have grown by
-//! counts: a base is kept for each replica and pod. It is found by the name of the replica, so one
-//! with two addresses counts once. A restarted replica has another name.
+//! A replica reports sums since it was first asked for a pod. Only their growth counts: a base is
+//! kept for each replica and pod. Bases go by the name of the replica, so one with two addresses
+//! counts once, and a restarted one has another name.
 //!
-//! A replica forgets a pod that is not asked for within 15 s, and begins at 0. So an older base is
-//! no base.
+//! A replica forgets a pod that it is not asked for within 15 s, and starts at 0 again. So bases
+//! expire earlier.
 
 use crate::qos::Answers;
 use bloc_daemon::cpu::{CpuAnswer, PodAnswers, PodName};
@@ -19,46 +19,37 @@ pub type Heard = Arc<Mutex<BTreeMap<PodName, Answers>>>;
 /// How long a base counts.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// The last sums of a pod at a replica, and when it was asked for them.
-#[derive(Clone, Copy, Debug)]
-struct Base {
-    asked: Duration,
-    sums: Answers,
-}
-
-/// The last sums of each pod at each replica.
+/// When a replica was last asked for a pod, and its sums.
 #[derive(Debug, Default)]
-pub(super) struct Bases(BTreeMap<(String, PodName), Base>);
+pub(super) struct Bases(BTreeMap<(String, PodName), (Duration, Answers)>);
 
 impl Bases {
-    /// The replicas were asked for these pods at `asked`, and said this: how much more pods have
-    /// answered. Forgets who has not been asked for long.
+    /// The replicas were asked for these pods at `asked`. Returns how much more pods have answered.
     pub(super) fn hear(
         &mut self,
         said: Vec<CpuAnswer>,
         asks: &BTreeSet<PodName>,
         asked: Duration,
     ) -> BTreeMap<PodName, Answers> {
-        self.0.retain(|_, base| asked.saturating_sub(base.asked) < KEPT);
+        self.0.retain(|_, (at, _)| asked.saturating_sub(*at) < KEPT);
         let mut more: BTreeMap<PodName, Answers> = BTreeMap::new();
         for ((replica, pod), sums) in newest(said, asks) {
-            let base = self.0.insert((replica, pod.clone()), Base { asked, sums });
-            if let Some(grown) = base.and_then(|base| grown(base.sums, sums)) {
-                add(more.entry(pod).or_default(), grown);
+            let base = self.0.insert((replica, pod.clone()), (asked, sums));
+            if let Some(grown) = base.and_then(|(_, base)| grown(base, sums)) {
+                more.entry(pod).or_default().add(grown);
             }
         }
         more
     }
 
-    /// How many are kept.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The sums of each pod at each replica. If it was asked at two addresses, the later answer has the
-/// larger sums. Without pods that were not asked for, and times that cannot be.
+/// The sums of each pod at each replica; the larger ones if it answered at two addresses. Ignores
+/// pods that were not asked for, and impossible times.
 fn newest(said: Vec<CpuAnswer>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, PodName), Answers> {
     let mut newest: BTreeMap<_, Answers> = BTreeMap::new();
     for CpuAnswer { replica, answers } in said {
@@ -73,24 +64,18 @@ fn newest(said: Vec<CpuAnswer>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, P
     newest
 }
 
-/// By how much sums have grown; none if they fell, or not at all.
+/// None if sums fell, or stayed.
 fn grown(before: Answers, after: Answers) -> Option<Answers> {
     let count = after.count.checked_sub(before.count)?;
     let time = after.time.checked_sub(before.time)?;
     (count > 0).then_some(Answers { count, time })
 }
 
-fn add(sums: &mut Answers, more: Answers) {
-    sums.count = sums.count.saturating_add(more.count);
-    sums.time = sums.time.saturating_add(more.time);
-}
-
-/// Adds what pods have answered to what was heard before, and drops what was heard of pods that are
-/// no longer asked for.
+/// Adds to what was not taken yet, and drops pods that are no longer asked for.
 pub(super) fn put(heard: &Heard, more: BTreeMap<PodName, Answers>, asks: &BTreeSet<PodName>) {
     let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
     heard.retain(|pod, _| asks.contains(pod));
     for (pod, more) in more {
-        add(heard.entry(pod).or_default(), more);
+        heard.entry(pod).or_default().add(more);
     }
 }

@@ -1,53 +1,52 @@
 //! What is due to be sent to a replica.
 
-use super::message::{Cpu, Pod};
+use super::message::Cpu;
 use bloc_daemon::cpu::{PodCpu, PodName, differs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often all is sent.
+/// How often everything is sent.
 pub const ALL: Duration = Duration::from_secs(5);
-
-/// Of what is no longer limited.
-const GONE: Pod = Pod { cores: None, used_seconds: 0.0 };
 
 /// What a replica knows.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// When it was told all; none: it knows nothing for sure.
+    /// When everything was sent; none: nothing is known for sure.
     all: Option<Duration>,
     cores: BTreeMap<PodName, f64>,
 }
 
 impl Known {
-    /// The pods that are to be told at `now`, and whether that is all, also if there are none; then
-    /// it counts as known. A pod that is no longer limited, or gone, is named once without cores.
+    /// The pods that are due at `now`, and whether these are all, perhaps none; then they count as
+    /// known. A pod that has no quota any more is sent once without cores.
     pub(super) fn next(&mut self, cpu: &Cpu, now: Duration) -> Option<(Vec<PodCpu>, bool)> {
         let all = self.all.is_none_or(|at| now.saturating_sub(at) >= ALL);
         if all {
             self.all = Some(now);
         }
-        let differs = |name: &PodName, pod: &Pod| differs(self.cores.get(name).copied(), pod.cores);
-        let changed = cpu.pods.iter().filter(|(name, pod)| all || differs(name, pod));
-        let mut pods: Vec<(PodName, Pod)> = changed.map(|(name, pod)| (name.clone(), *pod)).collect();
-        let gone = self.cores.keys().filter(|name| !cpu.pods.contains_key(name));
-        pods.extend(gone.map(|name| (name.clone(), GONE)));
-        let told = |(name, pod): (PodName, Pod)| {
-            let told = pod.told(&name);
+        let current: BTreeMap<PodName, &PodCpu> = cpu.pods.iter().map(|pod| (name(pod), pod)).collect();
+        let differs = |name: &PodName, pod: &PodCpu| differs(self.cores.get(name).copied(), pod.cores);
+        let changed = current.iter().filter(|(name, pod)| all || differs(name, pod));
+        let mut pods: Vec<PodCpu> = changed.map(|(_, pod)| (*pod).clone()).collect();
+        let gone = self.cores.keys().filter(|name| !current.contains_key(name)).cloned();
+        pods.extend(gone.map(|PodName { namespace, name }| PodCpu { namespace, name, ..PodCpu::default() }));
+        for pod in &pods {
             match pod.cores {
-                Some(cores) => drop(self.cores.insert(name, cores)),
-                None => drop(self.cores.remove(&name)),
+                Some(cores) => drop(self.cores.insert(name(pod), cores)),
+                None => drop(self.cores.remove(&name(pod))),
             }
-            told
-        };
-        let pods: Vec<PodCpu> = pods.into_iter().map(told).collect();
+        }
         (all || !pods.is_empty()).then_some((pods, all))
     }
 
-    /// Nobody knows whether the last message arrived.
+    /// The last message may not have arrived.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
+}
+
+fn name(PodCpu { namespace, name, .. }: &PodCpu) -> PodName {
+    PodName { namespace: namespace.clone(), name: name.clone() }
 }
 
 #[cfg(test)]
@@ -55,10 +54,13 @@ mod tests {
     use super::*;
 
     fn cpu(cores: &[(&str, f64)]) -> Cpu {
-        let name = |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned() };
-        let pods =
-            cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), used_seconds: 1.5 })).collect();
-        Cpu { pods, ..Cpu::default() }
+        let pod = |(name, cores): &(&str, f64)| PodCpu {
+            namespace: "shop".to_owned(),
+            name: (*name).to_owned(),
+            cores: Some(*cores),
+            used_seconds: 1.5,
+        };
+        Cpu { pods: cores.iter().map(pod).collect(), ..Cpu::default() }
     }
 
     /// The pods of the next message, and whether it is about all.

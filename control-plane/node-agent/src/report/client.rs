@@ -3,8 +3,8 @@
 use super::answers::{Bases, Heard, put};
 use super::changes::Known;
 use super::message::{Cpu, about_apps, about_asks, about_pods};
-use crate::replicas::{Client, Replicas, Target};
-use bloc_daemon::cpu::{CPU_PATH, CpuAnswer, CpuMessage, PodName};
+use crate::replicas::{Client, Target, resolve};
+use bloc_daemon::cpu::{CPU_PATH, CpuAnswer, PodName};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often it is looked whether the name of the control plane is to be resolved.
-const FIND: Duration = Duration::from_secs(1);
 /// How often changes are sent at most.
 const EVERY: Duration = Duration::from_millis(200);
 /// How often pods are asked for.
 const ASK: Duration = Duration::from_secs(1);
-/// Tells the control plane what changes, until the sender is gone. What pods have answered is added
-/// to `heard`. `failed` hears of each failure.
+
+/// Reports until the sender is gone. Answers of pods are added to `heard`; `failed` gets each
+/// failure.
 pub async fn report(
     target: Target,
     node: String,
@@ -34,30 +33,15 @@ pub async fn report(
         Err(error) => return failed(error),
     };
     let addresses = watch::Sender::new(Vec::new());
-    // Whoever hangs with one does not delay the others.
+    // One that hangs does not delay the others.
     tokio::select! {
-        () = find_all(&target, &addresses, &failed) => {}
+        () = resolve(&target, &addresses, &failed) => {}
         () = tell_all(&to, told.clone(), addresses.subscribe(), &failed) => {}
         () = ask_all(&to, told, addresses.subscribe(), &heard, &failed) => {}
     }
 }
 
-/// Resolves the addresses of the replicas.
-async fn find_all(target: &Target, addresses: &watch::Sender<Vec<SocketAddr>>, failed: &impl Fn(String)) {
-    let mut found = Replicas::new(target.clone());
-    let mut ticks = interval(FIND);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match found.resolve().await {
-            Ok(true) => drop(addresses.send_replace(found.addresses().to_vec())),
-            Ok(false) => {}
-            Err(error) => failed(error),
-        }
-    }
-}
-
-/// Tells the replicas what changes. One that hangs does not keep the others from hearing.
+/// Sends changes to the replicas. One that hangs does not delay the others.
 pub(super) async fn tell_all(
     to: &To<'_>,
     mut told: watch::Receiver<Arc<Cpu>>,
@@ -93,7 +77,6 @@ pub(super) async fn tell_all(
     }
 }
 
-/// Asks the replicas for pods.
 async fn ask_all(
     to: &To<'_>,
     told: watch::Receiver<Arc<Cpu>>,
@@ -109,21 +92,19 @@ async fn ask_all(
         let asks = Arc::clone(&told.borrow().asks);
         let (pods, asked) = (Vec::from_iter(asks.iter().cloned()), to.began.elapsed());
         let replicas = addresses.borrow().clone();
-        let answers = join_all(replicas.iter().map(|address| to.ask(*address, &pods))).await;
         let mut said = Vec::new();
-        for (some, error) in answers {
-            said.extend(some);
+        for (answers, error) in join_all(replicas.iter().map(|address| to.ask(*address, &pods))).await {
+            said.extend(answers);
             error.into_iter().for_each(failed);
         }
         put(heard, bases.hear(said, &asks, asked), &asks);
     }
 }
 
-/// How to send.
 pub(super) struct To<'a> {
     /// For pods.
     client: Client,
-    /// For all else: what is wrong with that must not keep pods from being told.
+    /// For everything else, whose failures must not pause the reports of pods.
     apart: Client,
     node: &'a str,
     began: Instant,
@@ -135,7 +116,7 @@ impl<'a> To<'a> {
         Ok(Self { client: client()?, apart: client()?, node, began: Instant::now() })
     }
 
-    /// Tells a replica what is due. Returns what went wrong.
+    /// Sends what is due.
     async fn tell(&self, address: SocketAddr, known: &mut Known, cpu: &Cpu) -> Result<(), String> {
         if self.client.rests(address) {
             return Ok(());
@@ -151,22 +132,19 @@ impl<'a> To<'a> {
         Ok(())
     }
 
-    /// Asks a replica for pods. Returns what it has said, and what went wrong.
+    /// Asks for pods. Returns the answers before a failure, and the failure.
     async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<CpuAnswer>, Option<String>) {
         let mut said = Vec::new();
         for message in about_asks(self.node, pods) {
-            match self.hear(address, &message).await {
-                Ok(more) => said.extend(more),
+            let answer = match self.apart.post(address, CPU_PATH, None, &message).await {
+                Ok(body) => body.map(|body| CpuAnswer::read(&body)).transpose(),
                 Err(error) => return (said, Some(error)),
+            };
+            match answer {
+                Ok(more) => said.extend(more),
+                Err(error) => return (said, Some(format!("{address}: {error}"))),
             }
         }
         (said, None)
-    }
-
-    /// Sends a question. An older control plane has no answer.
-    async fn hear(&self, address: SocketAddr, message: &CpuMessage) -> Result<Option<CpuAnswer>, String> {
-        let body = self.apart.post(address, CPU_PATH, None, message).await?;
-        let answer = body.map(|body| CpuAnswer::read(&body)).transpose();
-        answer.map_err(|error| format!("{address}: {error}"))
     }
 }

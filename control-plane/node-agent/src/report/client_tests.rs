@@ -1,10 +1,10 @@
 //! The client at control planes that answer what they are told to.
 
 use super::client::{To, tell_all};
-use super::message::Pod;
 use super::{Cpu, Heard, PodName, report};
 use crate::qos::Answers;
 use crate::replicas::Target;
+use bloc_daemon::cpu::PodCpu;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -179,8 +179,9 @@ async fn who_hangs_is_asked_again() {
 /// Quotas that change all the time, until `told` is dropped by an abort.
 async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
     for cores in 1.. {
-        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0 };
-        told.send_replace(Arc::new(Cpu { pods: [(pod("a"), pod_cpu)].into(), ..Cpu::default() }));
+        let PodName { namespace, name } = pod("a");
+        let pod = PodCpu { namespace, name, cores: Some(f64::from(cores)), used_seconds: 0.0 };
+        told.send_replace(Arc::new(Cpu { pods: vec![pod], ..Cpu::default() }));
         sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,58 +1,26 @@
-//! What there is to tell, and the messages to a replica of the control plane.
+//! What there is to report, and the messages.
 
 use crate::agent::status::{self, Status};
 use crate::cores::Cores;
 use bloc_daemon::cpu::{AppCpu, ContainerCpu, CpuMessage, PodCpu, PodName};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The CPU of a pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pod {
-    /// The sum of the quotas of its containers that the agent manages; none: nothing is known any
-    /// more.
-    pub cores: Option<f64>,
-    /// What they have used since they were found.
-    pub used_seconds: f64,
-}
-
-impl Pod {
-    /// What the control plane is told.
-    pub(super) fn told(&self, PodName { namespace, name }: &PodName) -> PodCpu {
-        let (namespace, name) = (namespace.clone(), name.clone());
-        PodCpu { namespace, name, cores: self.cores, used_seconds: self.used_seconds }
-    }
-}
-
-/// All that there is to tell.
+/// All that there is to report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cpu {
-    /// The pods whose quotas are limited.
-    pub pods: BTreeMap<PodName, Pod>,
+    /// The pods that have a quota.
+    pub pods: Vec<PodCpu>,
     /// The applications, as of the last second.
     pub apps: Arc<Vec<AppCpu>>,
     /// The pods whose response times are asked for.
     pub asks: Arc<BTreeSet<PodName>>,
 }
 
-impl Cpu {
-    /// Of these pods.
-    pub fn new(
-        pods: impl Iterator<Item = status::PodCpu>,
-        apps: Arc<Vec<AppCpu>>,
-        asks: Arc<BTreeSet<PodName>>,
-    ) -> Self {
-        let limited = pods.filter_map(|status::PodCpu { namespace, name, quota, used }| {
-            Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
-        });
-        Self { pods: limited.collect(), apps, asks }
-    }
-}
-
-/// The most containers of an application that are told: the page shows fewer.
+/// The containers of an application that are reported: the page shows fewer.
 const MOST_CONTAINERS: usize = 200;
 
-/// The applications that the agent shows, for the page.
+/// The applications, for the page.
 pub fn apps(status: &Status) -> Vec<AppCpu> {
     let container = |container: &status::ContainerCpu| ContainerCpu {
         pod: container.which.pod.clone(),
@@ -71,11 +39,11 @@ pub fn apps(status: &Status) -> Vec<AppCpu> {
     status.cpu.iter().map(app).collect()
 }
 
-/// The most pods of a message: with the longest names they take 80 KB, and 96 KiB are allowed.
+/// Pods in a message: with the longest names they take 80 KB, and 96 KiB are allowed.
 const MOST_PODS: usize = 200;
 
-// A message is about pods, an application, or a question: whatever is wrong with one must not keep
-// the others from being heard.
+// A message is about pods, an application, or a question: if one is refused, the others still
+// count.
 
 /// The messages about these pods; one at least.
 pub(super) fn about_pods(node: &str, pods: &[PodCpu]) -> impl Iterator<Item = CpuMessage> {
@@ -84,12 +52,10 @@ pub(super) fn about_pods(node: &str, pods: &[PodCpu]) -> impl Iterator<Item = Cp
     std::iter::once(first).chain(rest.chunks(MOST_PODS)).map(message)
 }
 
-/// The messages about these applications.
 pub(super) fn about_apps(node: &str, apps: &[AppCpu]) -> impl Iterator<Item = CpuMessage> {
     apps.iter().map(|app| CpuMessage { apps: vec![app.clone()], ..of(node) })
 }
 
-/// The messages that ask for these pods.
 pub(super) fn about_asks(node: &str, asks: &[PodName]) -> impl Iterator<Item = CpuMessage> {
     asks.chunks(MOST_PODS).map(|asks| CpuMessage { asks: asks.to_vec(), ..of(node) })
 }
@@ -105,7 +71,7 @@ mod tests {
     #[test]
     fn each_message_is_about_one_thing() {
         let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
-        let pods = [Pod { cores: Some(0.25), used_seconds: 1.5 }.told(&name)];
+        let pods = [PodCpu { cores: Some(0.25), used_seconds: 1.5, ..PodCpu::default() }];
         let app = AppCpu { name: "shop/checkout".to_owned(), limit: 1.0, free: 0.25, ..AppCpu::default() };
         let (apps, asks) = ([app.clone(), app], [name]);
         assert_eq!(about_pods("n1", &pods).collect::<Vec<_>>(), [CpuMessage { pods: pods.to_vec(), ..of("n1") }]);
@@ -119,8 +85,13 @@ mod tests {
     #[test]
     fn the_longest_messages_are_as_long_as_is_allowed() {
         let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
-        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
-        let pods = vec![pod.told(&name); 2 * MOST_PODS + 1];
+        let pod = PodCpu {
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+            cores: Some(1_234.567_890_123),
+            used_seconds: 123_456_789.123_456_7,
+        };
+        let pods = vec![pod; 2 * MOST_PODS + 1];
         let asks = vec![name; 2 * MOST_PODS + 1];
         let length = |message| serde_json::to_vec(&message).unwrap().len();
         let lengths: Vec<usize> = about_pods("n1", &pods).chain(about_asks("n1", &asks)).map(length).collect();

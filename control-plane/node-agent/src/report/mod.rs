@@ -1,22 +1,15 @@
-//! What the control plane is told: the CPU quotas of pods, so that their sidecars follow. What it
-//! is asked for: the response times of pods, which move their CPU shares.
+//! Reports CPU quotas of pods to the control plane, so that their sidecars follow, and asks it for
+//! the response times of pods, which move their CPU shares.
 //!
-//! `POST /v1/cpu`, to each address that the name of the control plane resolves to: each replica
-//! holds the polls of some proxies. Each 200 ms the pods whose quotas have changed by 5%, each 5 s
-//! all pods and applications. A replica that does not answer is told all again.
+//! `POST /v1/cpu`, to each address of the control plane's name: each replica holds the polls of
+//! some proxies. Pods whose quotas have changed by 5% are sent each 200 ms, all pods and
+//! applications each 5 s. After a failure everything is sent again.
 //!
-//! Each second each replica is asked for the pods whose shares move. It says sums; what they grow
-//! by at all replicas adds up to all that a pod has answered. An older control plane says nothing.
+//! Each second, each replica is asked for the pods whose shares move. It answers sums; what these
+//! grow by at all replicas adds up to all answers of a pod.
 //!
-//! The agent does not need the control plane: whatever happens here, quotas move. Shares stay
-//! without answers.
-//!
-//! | module | what it is for |
-//! |---|---|
-//! | `message` | what there is to tell |
-//! | `changes` | what is due to be sent |
-//! | `answers` | what has grown |
-//! | `client` | the requests |
+//! The agent does not need the control plane: quotas move without it. Shares do not change without
+//! answers.
 
 mod answers;
 #[cfg(test)]
@@ -30,4 +23,4 @@ mod message;
 pub use answers::Heard;
 pub use bloc_daemon::cpu::PodName;
 pub use client::report;
-pub use message::{Cpu, Pod, apps};
+pub use message::{Cpu, apps};

@@ -91,7 +91,7 @@ fn a_container_grows_by_what_another_one_does_not_use_and_restoring_kills_nobody
     let restore = stand.command("restore").stderr(Stdio::piped()).output().unwrap();
     assert_eq!(restore.status.code(), Some(1));
     let error = String::from_utf8_lossy(&restore.stderr).into_owned();
-    assert!(error.contains("64Mi is less than what is in use"), "{error}");
+    assert!(error.contains("64Mi is below what is in use"), "{error}");
     assert!(taker.runs());
     released(&stand);
     drop(taker);

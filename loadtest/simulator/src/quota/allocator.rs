@@ -2,7 +2,7 @@
 
 use super::case::FLOOR;
 use super::cgroup::{Counters, PERIOD};
-use super::nodes::{Nodes, Over, interval};
+use super::nodes::{Nodes, Over, interval, set_changes};
 use bloc_node_agent::Cores;
 use bloc_node_agent::cpu::{App, Rule, Start};
 use std::collections::VecDeque;
@@ -160,9 +160,7 @@ impl State {
             }
             Self::Agent(app) => {
                 let intervals = counted.iter().map(|counted| interval(*counted)).enumerate().collect();
-                for change in app.step(&intervals) {
-                    set(change.key, change.to);
-                }
+                set_changes(app, 0..counted.len(), set, |app| app.step(&intervals));
             }
             Self::Nodes(nodes) => nodes.step(at, counted, limit, set),
         }

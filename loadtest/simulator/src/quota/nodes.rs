@@ -75,16 +75,33 @@ impl Nodes {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let of_node = counted.iter().enumerate().skip(number).step_by(count);
             let intervals = of_node.map(|(key, counted)| (key, interval(*counted))).collect();
-            for change in node.app.step(&intervals) {
-                set(change.key, change.to);
-            }
+            let keys = (number..counted.len()).step_by(count);
+            set_changes(&mut node.app, keys.clone(), &mut set, |app| app.step(&intervals));
             if node.wanted.len() == WANTED {
                 node.wanted.pop_front();
             }
             node.wanted.push_back(node.app.wants().get());
             if let Some(leases) = &mut self.leases {
-                leases.step(at, number, node, limit, &mut set);
+                let to = leases.step(at, number, node, limit);
+                set_changes(&mut node.app, keys, &mut set, |app| _ = app.set_limit(to));
+                leases.holders[number].lower(NAME, Part::of(node.app.limit().get(), limit.get()));
             }
+        }
+    }
+}
+
+/// Sets the quotas that `act` has changed.
+pub fn set_changes(
+    app: &mut App<usize>,
+    keys: impl Iterator<Item = usize> + Clone,
+    mut set: impl FnMut(usize, Cores),
+    act: impl FnOnce(&mut App<usize>),
+) {
+    let before: Vec<Option<Cores>> = keys.clone().map(|key| app.quota(&key)).collect();
+    act(app);
+    for (key, before) in keys.zip(before) {
+        if let Some(now) = app.quota(&key).filter(|now| Some(*now) != before) {
+            set(key, now);
         }
     }
 }
@@ -96,7 +113,8 @@ pub fn interval(counted: Counters) -> Interval {
 }
 
 impl Leases {
-    fn step(&mut self, at: usize, number: usize, node: &mut Node, limit: Cores, set: &mut impl FnMut(usize, Cores)) {
+    /// The limit that this node may apply.
+    fn step(&mut self, at: usize, number: usize, node: &Node, limit: Cores) -> Cores {
         let part = |cores: Cores| Part::of(cores.get(), limit.get());
         let least = part(node.app.least());
         let holder = &mut self.holders[number];
@@ -110,14 +128,6 @@ impl Leases {
             }
         }
         let lease = holder.lease(NAME);
-        let to = Cores::new(lease.part.min(lease.goal.max(least)).times(limit.get()));
-        if to != node.app.limit()
-            && let Ok(changes) = node.app.set_limit(to)
-        {
-            for change in changes {
-                set(change.key, change.to);
-            }
-        }
-        holder.lower(NAME, part(node.app.limit()));
+        Cores::new(lease.part.min(lease.goal.max(least)).times(limit.get()))
     }
 }

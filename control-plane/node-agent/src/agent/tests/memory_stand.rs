@@ -88,7 +88,7 @@ impl Stand {
         fs::write(self.group(uid).join("memory.events"), "high 1\noom_kill 3\n").unwrap();
         self.now += STEP;
         let began = Instant::now().checked_sub(self.now).unwrap();
-        self.agent.wait(began, Instant::now() + Duration::from_millis(5));
+        self.agent.wait(began, Instant::now() + Duration::from_millis(25));
         self.now = began.elapsed();
     }
 

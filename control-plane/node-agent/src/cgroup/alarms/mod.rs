@@ -1,4 +1,4 @@
-//! Who asks for memory.
+//! Groups that need memory, as the kernel reports them.
 
 #[cfg(test)]
 mod tests;
@@ -7,7 +7,7 @@ use super::error::GroupError;
 use super::file::write;
 use super::group::Group;
 use super::memory::Memory;
-use super::version::Version;
+use super::text::Version;
 use crate::bytes::Bytes;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,10 +22,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Groups that are about to exceed their limits, as the kernel says.
+/// Groups that are about to exceed their limits.
 ///
-/// An alarm says only that the caller should look. Version 2 also raises it for cache that exceeds
-/// `memory.high`, and each time it throttles the group; version 1 also when use falls below the
+/// An alarm says only that the caller should check. Version 2 also raises it for page cache above
+/// `memory.high`, and each time it throttles the group; version 1 also when the use falls below the
 /// threshold again.
 #[derive(Debug)]
 pub struct Alarms<K> {
@@ -36,8 +36,8 @@ pub struct Alarms<K> {
 enum Source<K> {
     /// An eventfd for each key.
     V1(BTreeMap<K, File>),
-    /// Two watches for each key: one of its events, and, with its name, one of the directory that
-    /// it is in. Most kernels do not say of a file that it was removed with its group.
+    /// Two watches for each key: one of its events, and, with its name, one of its parent
+    /// directory, because most kernels do not report that a file was removed with its group.
     V2 { inotify: Inotify, keys: BTreeMap<Watch, K> },
 }
 
@@ -47,10 +47,6 @@ type Watch = (WatchDescriptor, Option<OsString>);
 const REMOVED: AddWatchFlags = AddWatchFlags::IN_DELETE.union(AddWatchFlags::IN_IGNORED);
 
 impl<K: Ord + Clone> Alarms<K> {
-    /// Of nobody.
-    ///
-    /// # Errors
-    /// The kernel gives this user no more watchers.
     pub fn new(version: Version) -> Result<Self, GroupError> {
         let source = match version {
             Version::V1 => Source::V1(BTreeMap::new()),
@@ -63,12 +59,8 @@ impl<K: Ord + Clone> Alarms<K> {
         Ok(Self { source })
     }
 
-    /// Watches a group, in place of the one that the key had. In version 1 the group asks when its
-    /// use is `at` and more; in version 2 when it is above its `memory.high`.
-    ///
-    /// # Errors
-    /// The group is gone or has no memory, or the kernel has no more descriptors or watches. Then
-    /// the key has no group.
+    /// Watches a group instead of the key's former one. Version 1 raises the alarm when the use is
+    /// `at` and more, version 2 above `memory.high`. After an error the key has no group.
     pub fn watch(&mut self, key: K, group: &Group, at: Bytes) -> Result<(), GroupError> {
         self.forget(&key);
         let files = group.memory_files()?;
@@ -82,7 +74,7 @@ impl<K: Ord + Clone> Alarms<K> {
                 let name = files.path().file_name().map(OsStr::to_owned);
                 let events = add(files.events(), AddWatchFlags::IN_MODIFY)?;
                 let removal = add(parent, AddWatchFlags::IN_DELETE)?;
-                // Another key that has this group loses it.
+                // Another key with this group loses it.
                 keys.insert((events, None), key.clone());
                 keys.insert((removal, name), key);
             }
@@ -90,7 +82,6 @@ impl<K: Ord + Clone> Alarms<K> {
         Ok(())
     }
 
-    /// Watches the key's group no more.
     pub fn forget(&mut self, key: &K) {
         match &mut self.source {
             Source::V1(events) => {
@@ -101,13 +92,12 @@ impl<K: Ord + Clone> Alarms<K> {
         }
     }
 
-    /// Blocks until somebody asks, or until the time is over; then for nobody. A group that was
-    /// removed asks once.
+    /// Blocks until there is an alarm, or for so long. A group that was removed raises one alarm.
     pub fn wait(&mut self, at_most: Duration) -> Vec<K> {
         let began = Instant::now();
         loop {
             let asking = self.look(at_most.saturating_sub(began.elapsed()));
-            // What the kernel says of groups that were forgotten is for nobody.
+            // Events of forgotten groups are ignored.
             if !asking.is_empty() || began.elapsed() >= at_most {
                 return asking;
             }
@@ -122,7 +112,7 @@ impl<K: Ord + Clone> Alarms<K> {
                 let ready = |polled: &PollFd<'_>| polled.any() != Some(false);
                 let asking = events.keys().zip(&polled).filter(|(_, polled)| ready(polled));
                 let asking: Vec<_> = asking.map(|(key, _)| key.clone()).collect();
-                // A descriptor that cannot be read would ask again at once, and for ever.
+                // A descriptor that cannot be read would raise alarms for ever.
                 events.retain(|key, event| asking.binary_search(key).is_err() || event.read_exact(&mut [0; 8]).is_ok());
                 asking
             }
@@ -148,11 +138,10 @@ fn threshold(files: &Memory, at: Bytes) -> Result<File, GroupError> {
     let event =
         EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(|errno| failed(&control, errno))?;
     let mut event = File::from(OwnedFd::from(event));
-    // Needed for the registration only.
     let usage =
         File::open(files.current()).map_err(|error| GroupError::Io { path: files.current().to_owned(), error })?;
     write(&control, &format!("{} {} {}", event.as_raw_fd(), usage.as_raw_fd(), at.get()))?;
-    // The kernel says nothing of a threshold that is crossed already.
+    // The kernel does not report a threshold that is crossed already.
     if files.total()? >= at {
         event.write_all(&1_u64.to_ne_bytes()).map_err(|error| GroupError::Io { path: control, error })?;
     }
@@ -163,7 +152,7 @@ fn forget<K: Ord>(inotify: &Inotify, keys: &mut BTreeMap<Watch, K>, key: &K) {
     let had: BTreeSet<_> = keys.iter().filter(|(_, owner)| *owner == key).map(|((watch, _), _)| *watch).collect();
     keys.retain(|_, owner| owner != key);
     for watch in had.into_iter().filter(|had| !keys.keys().any(|(watch, _)| watch == had)) {
-        // It fails if the file is gone, and the watch with it.
+        // It fails if the file is gone, because then the watch is too.
         let _ = inotify.rm_watch(watch);
     }
 }
@@ -172,12 +161,12 @@ fn readable<F: AsFd>(descriptor: &F) -> PollFd<'_> {
     PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)
 }
 
-/// Waits until one can be read, or until the time is over, in milliseconds, rounded up: the caller
-/// would come again at once for the rest.
+/// Waits until one can be read, or for so many milliseconds, rounded up: the caller would return at
+/// once for the rest.
 fn wait_for(descriptors: &mut [PollFd<'_>], at_most: Duration) {
     let millis = at_most.as_nanos().div_ceil(1_000_000);
     if poll(descriptors, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)).is_err() {
-        // A signal came, or the kernel has no memory: no reason to come again at once.
+        // Interrupted, or the kernel has no memory: no reason to try again at once.
         thread::sleep(at_most);
     }
 }

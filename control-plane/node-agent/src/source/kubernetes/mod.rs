@@ -1,43 +1,39 @@
-//! The pods of this node, from the Kubernetes API; and whether the agent itself is to stay.
+//! The pods of this node, from the Kubernetes API; and whether the agent is being uninstalled.
 //!
-//! `kube::runtime::watcher` lists and watches with `spec.nodeName` as a field selector, so that the
-//! API server sends the pods of one node only. Each is [reduced](reduce) as it arrives, and nothing
-//! else of it is kept: about 1 KiB a pod.
+//! The watcher selects by `spec.nodeName`, so the API server sends the pods of one node only. Each
+//! is [reduced](reduce) as it arrives, to about 1 KiB.
 //!
-//! On failure the last list stays, and the next try follows after 0.8 to 30 s, doubled each time,
-//! with jitter. A list is published when it is complete, never in parts.
+//! After a failure the last list stays, and the next attempt follows after 0.8 to 30 s, doubled
+//! each time, with jitter. A list is published when it is complete.
 //!
-//! Lists may be served from the API server's cache (`resourceVersion=0`), as to the kubelet. With a
-//! quorum read, each agent that starts would have etcd read the pods of all nodes. The price is a
-//! list that can be older than the one before; the watch that follows catches up.
+//! Lists may come from the API server's cache (`resourceVersion=0`), as for the kubelet: with a
+//! quorum read, each agent that starts would make etcd read the pods of all nodes. So a list can be
+//! older than the one before, until the watch catches up.
 
-mod leaving;
 mod reduce;
 #[cfg(test)]
 mod tests;
 
-pub use leaving::{DAEMON_SET, is_leaving};
-
 use crate::pods::Pod;
 use futures_util::StreamExt;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Error};
 use std::collections::BTreeMap;
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
-/// Publishes the pods of a node, until nobody receives them.
-///
-/// The first list is published also if it is empty: before that nothing is known. `failed` is
-/// called once for each failed request.
-///
-/// Needs the right to list and watch pods in all namespaces.
+/// Publishes the pods of a node, until nobody receives them. Also an empty first list is published.
+/// `failed` is called for each failed request. Needs the right to list and watch pods in all
+/// namespaces.
 pub async fn watch(client: Client, node: &str, pods: watch::Sender<Arc<Vec<Pod>>>, mut failed: impl FnMut()) {
-    // With pages `any_semantic` has no effect; a node has few enough pods without.
+    // With pages `any_semantic` has no effect, and a node has few pods.
     let here = Config { page_size: None, ..Config::default() }.any_semantic().fields(&format!("spec.nodeName={node}"));
     let mut events = pin!(watcher(Api::<api::Pod>::all(client), here).default_backoff());
     let mut known = Known::default();
@@ -61,16 +57,16 @@ pub async fn watch(client: Client, node: &str, pods: watch::Sender<Arc<Vec<Pod>>
     }
 }
 
-/// The pods that are known, by uid.
+/// Pods by uid.
 #[derive(Default)]
 struct Known {
     pods: BTreeMap<String, Pod>,
-    /// Those of a list that is not complete yet.
+    /// A list that is not complete yet.
     listed: BTreeMap<String, Pod>,
 }
 
 impl Known {
-    /// Whether the pods are to be published.
+    /// Returns whether the pods are to be published.
     fn take(&mut self, event: Event<api::Pod>) -> bool {
         match event {
             Event::Init => {
@@ -99,5 +95,24 @@ impl Known {
 
     fn forget(&mut self, pod: &api::Pod) -> bool {
         pod.metadata.uid.as_ref().is_some_and(|uid| self.pods.remove(uid).is_some())
+    }
+}
+
+pub const DAEMON_SET: &str = "bloc-node-agent";
+/// How long the API server may take: the kubelet kills an agent that does not end in time.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a DaemonSet is gone or being deleted: then an agent restores what was there before it,
+/// else containers keep what they have until it returns.
+///
+/// A refusal (401, 403) counts as gone, because its rights are deleted together with it. With
+/// another answer, or none within 2 s, the DaemonSet counts as staying: a release throttles nobody.
+/// Needs the right to get this DaemonSet.
+pub async fn is_leaving(client: Client, namespace: &str, name: &str) -> bool {
+    let api = Api::<DaemonSet>::namespaced(client, namespace);
+    match timeout(PATIENCE, api.get_metadata(name)).await {
+        Ok(Ok(found)) => found.metadata.deletion_timestamp.is_some(),
+        Ok(Err(Error::Api(status))) => matches!(status.code, 401 | 403 | 404),
+        Ok(Err(_)) | Err(_) => false,
     }
 }

@@ -1,8 +1,8 @@
-//! What the agent needs of a pod.
+//! The part of a pod that the agent needs.
 //!
-//! Left out are pods that have ended, containers that do not run, init containers that end by
-//! themselves, and ephemeral ones, with which somebody debugs. So are static pods: their cgroups
-//! are not named after the uid that the API knows, and they are the node's, not an application's.
+//! Left out are pods that have ended, containers that do not run, init containers without
+//! `restartPolicy: Always`, and ephemeral ones. So are static pods: their cgroups are not named
+//! after the uid that the API knows, and they belong to the node, not to an application.
 
 use crate::pods::{Container, Pod};
 use k8s_openapi::api::core::v1 as api;
@@ -14,7 +14,6 @@ use std::str::FromStr;
 /// On the API's copy of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// A pod that has not ended.
 pub fn pod(pod: &api::Pod) -> Option<Pod> {
     let (metadata, status) = (&pod.metadata, pod.status.as_ref()?);
     let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -44,9 +43,8 @@ pub fn pod(pod: &api::Pod) -> Option<Pod> {
     })
 }
 
-/// The runtime's id of a container that runs.
-///
-/// It becomes part of a path. The kubelet writes it, but so may others with the right to.
+/// The runtime's id of a running container. It becomes part of a path, and not only the kubelet may
+/// write it.
 fn id(status: &ContainerStatus) -> Option<String> {
     status.state.as_ref()?.running.as_ref()?;
     let (_, id) = status.container_id.as_deref()?.split_once("://")?;
@@ -54,7 +52,7 @@ fn id(status: &ContainerStatus) -> Option<String> {
     plain.then(|| id.to_owned())
 }
 
-/// What a container requests of a resource; 0 if nothing or unreadable.
+/// The requests of a container; 0 if there are none, or they cannot be parsed.
 fn requests<T: Default + FromStr<Err: Display>>(pod: &api::Pod, container: &api::Container, resource: &str) -> T {
     let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let Some(quantity) = requests.and_then(|requests| requests.get(resource)) else {
