@@ -12,7 +12,6 @@ use bloc_control_plane::store::Counts;
 use bloc_leases::Part;
 use bloc_node_agent::agent::status::{self, AppCpu, AppMemory, Status};
 use bloc_node_agent::{Bytes, Cores};
-use bloc_policy::features::Feature;
 use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
 use promql_parser::util::{ExprVisitor, walk_expr};
@@ -66,7 +65,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
         polls_held: 1,
         proxies_connected: 1,
         proxies_stale: 1,
-        proxies_lacking: vec![(Feature::Unread, 1)],
+        proxies_lacking: vec![("spare", 1)],
         proxies_unread: 1,
         node_agents: 1,
         node_agent_asks: 1,
@@ -82,7 +81,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
     let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
     metrics.count_lease_ask("said");
     metrics.count_lease_write("written");
-    let lease = AppLease { held: 0.5, free: 0.5, silent: 0.0, silent_nodes: 0 };
+    let lease = AppLease { held: 0.5, silent: 0.0, silent_nodes: 0 };
     let leases = LeaseView { apps: BTreeMap::from([("shop/checkout".into(), lease)]), unread: 0 };
     let text = metrics
         .encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies, &leases)
@@ -191,7 +190,7 @@ fn the_documentation_names_the_metrics_about_node_agents() {
     let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
     let is_about = |name: &String| ["bloc_node_agent", "bloc_lease"].iter().any(|start| name.starts_with(start));
     let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
-    assert_eq!(written.len(), 10);
+    assert_eq!(written.len(), 9);
     assert_eq!(named, written);
 }
 

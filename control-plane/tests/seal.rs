@@ -70,7 +70,7 @@ impl Replica {
 
     /// The refusals in force.
     fn refused(&self) -> Vec<String> {
-        self.store.overview().refused.into_iter().map(|refusal| refusal.message).collect()
+        self.store.status().refusals.into_iter().filter_map(|refusal| refusal.message).collect()
     }
 
     fn wants(&self) -> bool {
@@ -248,7 +248,11 @@ async fn reports_no_refusal_when_the_api_server_answers_late() {
         }
     });
     until("readiness", || replica.store.is_ready()).await;
-    assert_eq!(replica.store.overview().refusal, None, "not even for a moment");
+    assert_eq!(
+        replica.store.history().iter().filter_map(|event| event.message.as_ref()).count(),
+        0,
+        "not even for a moment"
+    );
     assert_eq!(numbers(&replica.state("p", "").await.version).len(), PLACES + 1);
     passing.abort();
 }

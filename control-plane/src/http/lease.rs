@@ -23,7 +23,6 @@ use tokio::time::Instant;
 pub async fn lease(State(context): State<Context>, request: Request) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let caller = caller::of(&context.identity, request.headers(), peer);
-    // As an older control plane, which does not know the path.
     let Some(leases) = context.leases.clone() else { return refusal(StatusCode::NOT_FOUND, "no such path") };
     let version = request.version();
     let said = match read(&context, request, &caller).await {
@@ -37,12 +36,12 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
     };
     let (status, why) = match said {
         Ok(answer) => return answer,
-        Err(Unread::NoRoom) => (StatusCode::SERVICE_UNAVAILABLE, "no memory left for messages on their way".to_owned()),
+        Err(Unread::NoRoom) => (StatusCode::SERVICE_UNAVAILABLE, "out of memory for messages in transit".to_owned()),
         Err(Unread::Refused(status, why)) => (status, why),
     };
     context.metrics.count_lease_ask("refused");
     if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {
-        tracing::warn!(%caller, error = why, "a node agent's ask for leases is refused");
+        tracing::warn!(%caller, error = why, "refused a node agent's request for leases");
     }
     let answer = refusal(status, &why);
     if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -331,7 +331,7 @@ async fn operators_see_what_is_held_free_and_silent() {
     sleep(Duration::from_secs(6)).await;
     told(&leases, "n2", Part::millionths(500_000), 1).await.unwrap();
     let view = |leases: &Leases| leases.view().apps[APP];
-    let lease = |silent, silent_nodes| AppLease { held: 0.75, free: 0.25, silent, silent_nodes };
+    let lease = |silent, silent_nodes| AppLease { held: 0.75, silent, silent_nodes };
     assert_eq!(view(&leases), lease(0.0, 0));
     sleep(Duration::from_secs(6)).await;
     assert_eq!(view(&leases), lease(0.25, 1));

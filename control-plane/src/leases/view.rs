@@ -20,8 +20,6 @@ pub struct LeaseView {
 pub struct AppLease {
     /// What nodes hold.
     pub held: f64,
-    /// What no node holds.
-    pub free: f64,
     /// What nodes hold of which this replica has heard nothing for 10 s.
     pub silent: f64,
     /// How many those are.
@@ -33,11 +31,6 @@ impl AppLease {
     pub(super) fn of(record: &Record, nodes: &Nodes, now: Duration) -> Self {
         let silent = || record.nodes().filter(|(node, _)| nodes.is_silent(node, now));
         let part: Part = silent().map(|(_, entry)| entry.part).sum();
-        Self {
-            held: record.held().times(1.0),
-            free: record.free_part().times(1.0),
-            silent: part.times(1.0),
-            silent_nodes: silent().count(),
-        }
+        Self { held: record.held().times(1.0), silent: part.times(1.0), silent_nodes: silent().count() }
     }
 }

@@ -1,7 +1,7 @@
 //! Leases as gauges with the label `app`, `namespace/name`.
 //!
 //! The registry is made anew for each scrape, so that a record that is gone leaves no last value
-//! behind. Cardinality: four series for each of at most 1,000 applications.
+//! behind. Cardinality: three series for each of at most 1,000 applications.
 
 use crate::leases::{AppLease, LeaseView};
 use prometheus_client::metrics::family::Family;
@@ -13,9 +13,8 @@ type Labels = [(&'static str, String); 1];
 type Value = fn(&AppLease) -> f64;
 
 /// Name, help and value.
-const GAUGES: [(&str, &str, Value); 4] = [
+const GAUGES: [(&str, &str, Value); 3] = [
     ("bloc_lease_held_ratio", "What nodes hold of the CPU limit (ratio)", |app| app.held),
-    ("bloc_lease_free_ratio", "What no node holds of the CPU limit (ratio)", |app| app.free),
     ("bloc_lease_silent_ratio", "What nodes hold that were not heard of lately (ratio)", |app| app.silent),
     ("bloc_lease_silent_nodes", "Nodes with a part that were not heard of lately", |app| app.silent_nodes as f64),
 ];

@@ -18,7 +18,7 @@
 //! | `budget`, `charge` | the memory for proxies; what one takes |
 //! | `cpu` | the CPU of a proxy's pod: who is told, and when |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
-//! | `view`, `overview`, `status`, `history` | what operators see |
+//! | `counts`, `status`, `history` | what operators see |
 
 #[cfg(test)]
 mod asked_tests;
@@ -27,6 +27,7 @@ mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
+mod counts;
 mod cpu;
 #[cfg(test)]
 mod cpu_tests;
@@ -39,7 +40,6 @@ mod module;
 mod modules;
 mod names;
 mod outcome;
-mod overview;
 mod poll;
 mod polls;
 mod proxies;
@@ -55,11 +55,11 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod version;
-mod view;
 mod wants;
 mod window;
 
 pub use budget::Limits;
+pub use counts::Counts;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;
@@ -68,6 +68,7 @@ pub use outcome::{Answer, CpuAnswer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
 pub use seal::KEY_BYTES;
 pub use staleness::STALE_AFTER;
-pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
+pub use status::{
+    Condition, ProxyCounts, ProxyState, SenderStatus, ServerStatus, ServiceReport, ServiceStatus, Status,
+};
 pub use version::{Progress, Reach, Version};
-pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};

@@ -28,7 +28,7 @@ use super::version::{Progress, Reach, Version};
 use super::wants::{Revision, Wants};
 use crate::cpu::{Cpus, pod_of};
 use crate::latency::{Latencies, LatencyReport};
-use crate::load::{Loads, Report, Signals, Since};
+use crate::load::{Loads, Report, Signals};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl State {
         record.window.arrive(poll.last.as_ref(), &self.replica, now);
         record.told_elsewhere(poll.last.as_ref(), &self.replica, now);
         self.drop_gone();
-        let report = Report { proxy: &poll.proxy, load: &poll.load, since: poll.since() };
+        let report = Report { proxy: &poll.proxy, load: &poll.load, span: poll.span() };
         let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
         self.loads.hear(report, |name| self.catalog.get(name).is_some(), counts, now);
         Ok(self.decide(&poll.proxy, now))
@@ -151,7 +151,7 @@ impl State {
         for revision in lacking {
             self.wants.add(revision, record.identity(), now);
         }
-        let cpu = self.cpu_of(proxy, record, now);
+        let cpu = self.cpu_of(proxy, now);
         let again = match record.version.clone() {
             Some(version) if cpu.is_news(record, now) => {
                 if let Some(record) = self.proxies.get_mut(proxy) {
@@ -165,7 +165,7 @@ impl State {
             None => None,
         };
         let cores = record.cpu;
-        let of_pod = record.pod(proxy).map(|pod| OfPod { pod: pod.into(), cores });
+        let of_pod = pod_of(proxy).map(|pod| OfPod { pod: pod.into(), cores });
         let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), behind, of_pod);
         if let Some(record) = self.proxies.get_mut(proxy) {
             (record.held, record.behind) = (Some(id), None);
@@ -206,14 +206,14 @@ impl State {
         let reported = record.seen;
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
-        if let (Some(pod), Since::Counted(span)) = (pod_of(proxy), record.since) {
-            if let Some(span) = span {
+        if let Some(pod) = pod_of(proxy) {
+            if let Some(span) = record.span {
                 let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
                 self.cpus.count(pod, departed, span, reported);
             }
             self.cpus.add_answers(pod, &record.load);
         }
-        let report = Report { proxy, load: &record.load, since: record.since };
+        let report = Report { proxy, load: &record.load, span: record.span };
         let in_force = |name: &str| self.catalog.get(name).is_some();
         self.loads.count(report, in_force, now);
         let caller = record.workload(proxy);
@@ -258,7 +258,7 @@ impl State {
         match record.digest.get() {
             Some((of, digest)) if of == generation => digest,
             _ => {
-                let digest = self.catalog.digest_of(&record.subscription, record.module.features);
+                let digest = self.catalog.digest_of(&record.subscription, &record.module.features);
                 record.digest.set(Some((generation, digest)));
                 digest
             }
@@ -331,7 +331,7 @@ impl State {
     }
 
     fn answer(&self, record: &Record, digest: u64) -> Answer {
-        let services = self.catalog.fitted(&record.subscription, record.module.features);
+        let services = self.catalog.fitted(&record.subscription, &record.module.features);
         let services = services.map(|(name, service)| (name.clone(), service)).collect();
         Answer { version: self.seal.version(digest, self.changed.clone()), services, cpu: None }
     }
