@@ -31,7 +31,7 @@ pub struct Listeners {
 pub struct Serving {
     /// How proxies prove who they are.
     pub identity: Identity,
-    /// Who may report the CPU of pods, if an identity is required.
+    /// The only identity that counts as a node agent, if identities are required.
     pub node_agent: NodeAgent,
     /// By which tokens agents prove on which node they run, if an identity is required; none: by
     /// none.
@@ -96,8 +96,8 @@ pub async fn serve(
         () = shutdown => {}
     }
     let held = store.close();
-    tracing::info!(held, "shutting down, held polls are answered");
+    tracing::info!(held, "shutting down: answering the held polls");
     if timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some clients did not take their answers within 5s");
+        tracing::warn!("some clients did not read their answers within 5 s");
     }
 }

@@ -17,9 +17,9 @@ pub struct Context {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     pub identity: Identity,
-    /// Who may report the CPU of pods, if an identity is required.
+    /// The only identity that counts as a node agent, if identities are required.
     pub node_agent: NodeAgent,
-    /// By which tokens agents prove on which node they run; none: by none.
+    /// Reviews the tokens that prove on which node an agent runs; `None`: agents need no token.
     pub tokens: Option<Tokens>,
     /// None: there is no store for leases.
     pub leases: Option<Leases>,

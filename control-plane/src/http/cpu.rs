@@ -23,7 +23,7 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     let read = read(&context, request, &caller).await;
     let log = |error: &str| {
         if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
-            tracing::warn!(%caller, error, "a node agent's message is refused");
+            tracing::warn!(%caller, error, "refused a node agent's message");
         }
     };
     let answers = match read {

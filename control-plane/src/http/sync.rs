@@ -47,7 +47,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         Err(Unread::NoRoom) => return no_room(&context.metrics, &context.named, &caller),
         Err(Unread::Refused(status, message)) => {
             context.metrics.count_refused();
-            tracing::debug!(%status, message, "not a poll");
+            tracing::debug!(%status, message, "refused an invalid poll");
             return refusal(status, &message);
         }
     };
@@ -87,7 +87,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         Err(error) => {
             context.metrics.count_refused();
             if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
-                tracing::warn!(%caller, %error, "poll refused");
+                tracing::warn!(%caller, %error, "refused a poll");
             }
             let status = match error {
                 StoreError::NotYours => StatusCode::FORBIDDEN,
@@ -123,7 +123,7 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
             tracing::warn!(
                 proxy,
                 service,
-                "reports of services of other namespaces do not count; the rest of the poll is served"
+                "ignored the load of services in other namespaces; the rest of the poll counts"
             );
         }
     }

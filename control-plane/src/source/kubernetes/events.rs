@@ -26,7 +26,7 @@ pub async fn report(client: Client, object: ObjectReference, reason: String) {
         Ok(_) => {}
         Err(Error::Api(status)) if status.code == 409 => {}
         // The refusal is also in the log and the status.
-        Err(error) => tracing::warn!(%error, "the refusal of a ConfigMap cannot be reported as an Event"),
+        Err(error) => tracing::warn!(%error, "cannot create the Event of a refused ConfigMap"),
     }
 }
 
@@ -55,7 +55,7 @@ fn event(object: ObjectReference, reason: &str, now: Timestamp) -> Event {
 }
 
 fn shortened(reason: &str) -> String {
-    let note = format!("refused; its last good content stays in force: {reason}");
+    let note = format!("refused; the last good content stays in force: {reason}");
     let end = (0..=MAX_NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end)).unwrap_or(0);
     note[..end].to_owned()
 }
