@@ -49,8 +49,8 @@ envoy: needs ## use | 10 s | envoy | Envoy, into target/envoy (ENVOY=/path overr
 # --- test
 
 .PHONY: test
-test: needs wasm envoy ## test | 11 min | rust cc python3 nextest history? wrk? chromium? chromedriver? prometheus? promtool? cgroups? | Unit and property tests, then the filters in real Envoys
-	.ci/release
+test: needs wasm envoy ## test | 11 min | rust cc python3 nextest wrk? chromium? chromedriver? prometheus? promtool? cgroups? | Unit and property tests, then the filters in real Envoys
+	.ci/next-build module control-plane
 	.ci/test
 
 .PHONY: check

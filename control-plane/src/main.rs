@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// The default namespace of the control plane.
 const NAMESPACE: &str = "bloc-system";
 
-/// Hands the parameters and endpoints of services to the proxies, by long poll.
+/// Serves parameters and endpoints to proxies, load signals to autoscalers, and CPU limits to node
+/// agents.
 #[derive(Parser)]
 #[command(version, subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 #[command(mut_arg("listen", |arg| arg.required(false).default_value("127.0.0.1:7080")))]
@@ -29,48 +30,48 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Where the services come from: file:PATH, a YAML file that is watched, or kubernetes
+    /// Source of the services: file:PATH, a YAML file that is read again when it changes, or
+    /// kubernetes
     #[arg(long, value_name = "SOURCE", required = true)]
     source: Option<Source>,
 
-    /// With kubernetes: the namespace whose ConfigMap applies to the whole cluster
+    /// With kubernetes: namespace of the ConfigMap that applies to the whole cluster
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     namespace: String,
 
-    /// With kubernetes: the domain at the end of the hosts of Services
+    /// With kubernetes: the cluster's DNS domain
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
 
     #[command(flatten)]
     listen: ListenOptions,
 
-    /// Where to serve GET /metrics, instead of at --listen; port 0 takes a free port
+    /// Serve GET /metrics here instead of at --listen; port 0 selects a free port
     #[arg(long, value_name = "IP:PORT")]
     metrics_listen: Option<SocketAddr>,
 
-    /// Writes ip:port of --metrics-listen into this file, before --address-file
+    /// Write the ip:port of --metrics-listen to this file, before --address-file is written
     #[arg(long, value_name = "FILE", requires = "metrics_listen")]
     metrics_address_file: Option<PathBuf>,
 
-    /// How often proxies that serve something report their load, 1s to 60s: their polls are held no
-    /// longer
+    /// How often a server's proxy reports its load, 1s to 60s; its polls are held no longer
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     report_interval: ReportInterval,
 
-    /// How proxies prove who they are: none, or by the SPIFFE id that our own sidecar reports
+    /// How callers prove who they are: not at all, or by the SPIFFE ID that this pod's sidecar
+    /// reports
     #[arg(long, value_enum, default_value = "none")]
     identity: IdentityKind,
 
-    /// With spiffe: the trust domain whose ids are accepted [default: that of our own sidecar's id]
+    /// With spiffe: the only trust domain that is accepted [default: that of this pod's sidecar]
     #[arg(long, value_name = "DOMAIN")]
     trust_domain: Option<TrustDomain>,
 
-    /// With spiffe: the end of the SPIFFE id that may report the CPU of pods
+    /// With spiffe: namespace and service account of the node agents
     #[arg(long, value_name = "ns/NAMESPACE/sa/ACCOUNT", default_value = "ns/bloc-node/sa/bloc-node-agent")]
     node_agent: NodeAgent,
 
-    /// With file: where to keep which node holds which part of a CPU limit; without it, node agents
-    /// get no leases
+    /// With file: store the CPU leases of node agents in this file; without it, there are no leases
     #[arg(long, value_name = "FILE")]
     leases: Option<PathBuf>,
 
@@ -80,20 +81,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and all
-    /// reasons if one would be refused
+    /// Check a services file, or the labelled ConfigMaps in a file of manifests; if any would be
+    /// refused, print the reasons and exit with 1
     Check {
-        /// The file; `-` is the standard input
+        /// The file to check; `-` reads standard input
         file: PathBuf,
 
-        /// The namespace whose ConfigMap applies to the whole cluster; a ConfigMap without a
-        /// namespace counts as one of it
+        /// Namespace of the ConfigMap that applies to the whole cluster, and of ConfigMaps that
+        /// name none
         #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
         namespace: String,
     },
-    /// Prints the JSON Schema, for editors
+    /// Print a JSON Schema for editors
     Schema {
-        /// What the schema is for
+        /// The kind of file
         #[arg(value_enum)]
         form: Form,
     },
@@ -129,7 +130,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let Some(command) = arguments.command {
         return answer(command);
     }
-    let Some(source) = arguments.source else { return Err(anyhow!("--source is missing")) };
+    let Some(source) = arguments.source else { return Err(anyhow!("--source is required")) };
     let identity = match (arguments.identity, arguments.trust_domain) {
         (IdentityKind::None, None) => Identity::None,
         (IdentityKind::None, Some(domain)) => {
@@ -166,7 +167,7 @@ async fn run(arguments: Arguments) -> Result<()> {
             })
         }
         Source::Kubernetes => {
-            let client = kubernetes().await.context("cannot configure a client for the Kubernetes API")?;
+            let client = kubernetes().await.context("cannot configure the client of the Kubernetes API")?;
             let (namespace, domain) = (arguments.namespace, arguments.cluster_domain);
             let store = KubernetesLeases::new(client.clone(), &namespace, Arc::clone(&metrics));
             serving.agents.leases = leases(Arc::new(store));

@@ -226,7 +226,7 @@ impl Metrics {
         // Without the features that no service uses any more.
         self.proxies_lacking.clear();
         for (feature, proxies) in &counts.proxies_lacking {
-            self.proxies_lacking.get_or_create(&[("feature", feature.name())]).set(gauge(*proxies));
+            self.proxies_lacking.get_or_create(&[("feature", feature)]).set(gauge(*proxies));
         }
         self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
         let mut out = String::new();

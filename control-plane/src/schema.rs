@@ -45,20 +45,29 @@ fn unwrap(schema: &mut Value) {
 mod tests {
     use super::*;
     use bloc_policy::config::{PluginSpec, ServiceSpec};
-    use bloc_policy::features::table::{PLUGIN, REPORT, Rule, SERVICE};
-    use bloc_policy::sync::SyncRequest;
+    use bloc_policy::features::table::SERVICE;
     use std::collections::BTreeSet;
 
-    /// The fields and the single values of a type, by their paths.
-    fn members<T: JsonSchema>(but: &[&str]) -> BTreeSet<(String, Option<String>)> {
+    /// What release 0.1.0 knows of a service: the paths of the fields, and their allowed values.
+    const SERVICE_0_1_0: &str = "
+        routing retries routeRetries virtualServiceRetries retryBudget bouncePrice resetInterval
+        routing=bloc routing=random routing=round_robin routing=least_request routing=mu routing=bid
+        capacity capacity.estimator capacity.limit capacity.perCore capacity.interval capacity.slo
+        capacity.estimator=static capacity.estimator=average capacity.estimator=slo
+        headroom maxChips concurrency hold maxQueueWait bodyLimit streamIdle slo sloGrace orca
+        debugHeaders endpoints endpointsByPort";
+    /// The same of a plugin configuration, without its services.
+    const PLUGIN_0_1_0: &str = "service services controlPlane controlPlane.cluster controlPlane.wait with";
+
+    /// The fields of a type by their paths, and as `path=value` where only some values are allowed.
+    fn members<T: JsonSchema>() -> BTreeSet<String> {
         let (whole, mut found) = (schemars::schema_for!(T).to_value(), BTreeSet::new());
         collect(&whole, &whole, "", &mut found);
-        found.retain(|(path, _)| !but.iter().any(|but| path.starts_with(but)));
         found
     }
 
-    fn collect(schema: &Value, whole: &Value, path: &str, found: &mut BTreeSet<(String, Option<String>)>) {
-        let mut value = |value: &Value| found.insert((path.to_owned(), Some(value.as_str().unwrap().to_owned())));
+    fn collect(schema: &Value, whole: &Value, path: &str, found: &mut BTreeSet<String>) {
+        let mut value = |value: &Value| found.insert(format!("{path}={}", value.as_str().unwrap()));
         schema["enum"].as_array().into_iter().flatten().for_each(|text| {
             value(text);
         });
@@ -67,7 +76,7 @@ mod tests {
         }
         for (name, member) in schema["properties"].as_object().into_iter().flatten() {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            found.insert((path.clone(), None));
+            found.insert(path.clone());
             collect(member, whole, &path, found);
         }
         if let Some(name) = schema["$ref"].as_str().and_then(|at| at.strip_prefix("#/$defs/")) {
@@ -80,23 +89,33 @@ mod tests {
         collect_within(&schema["additionalProperties"], whole, path, found);
     }
 
-    fn collect_within(items: &Value, whole: &Value, path: &str, found: &mut BTreeSet<(String, Option<String>)>) {
+    fn collect_within(items: &Value, whole: &Value, path: &str, found: &mut BTreeSet<String>) {
         if items.is_object() {
             collect(items, whole, path, found);
         }
     }
 
-    /// Who adds a field or a value has to say what proxies get that lack it.
+    fn words(base: &str) -> BTreeSet<String> {
+        base.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Whoever adds a field or a value has to say what proxies get that lack it.
     #[test]
-    fn each_field_and_each_value_has_a_row_in_the_tables_of_features() {
-        let rows = |rules: &[Rule]| -> BTreeSet<(String, Option<String>)> {
-            let rows: BTreeSet<_> = rules.iter().map(|r| (r.field.to_owned(), r.value.map(str::to_owned))).collect();
-            assert_eq!(rows.len(), rules.len(), "each once");
-            rows
-        };
-        assert_eq!(members::<ServiceSpec>(&[]), rows(SERVICE));
-        assert_eq!(members::<SyncRequest>(&[]), rows(REPORT));
-        assert_eq!(members::<PluginSpec>(&["services."]), rows(PLUGIN));
+    fn what_0_1_0_does_not_know_of_a_service_has_a_feature() {
+        let row = |field: &str, value: Option<&str>| value.map_or(field.to_owned(), |value| format!("{field}={value}"));
+        let later: BTreeSet<String> = SERVICE.iter().map(|rule| row(rule.field, rule.value)).collect();
+        assert_eq!(later.len(), SERVICE.len(), "each once");
+        assert!(later.is_disjoint(&words(SERVICE_0_1_0)));
+        assert_eq!(members::<ServiceSpec>(), &words(SERVICE_0_1_0) | &later);
+    }
+
+    /// It reaches modules of all versions at once, and they refuse what they do not know: anything
+    /// new may only stand below `with`.
+    #[test]
+    fn a_plugin_configuration_has_what_0_1_0_knows() {
+        let mut found = members::<PluginSpec>();
+        found.retain(|path| !path.starts_with("services."));
+        assert_eq!(found, words(PLUGIN_0_1_0));
     }
 
     #[test]

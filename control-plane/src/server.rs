@@ -84,8 +84,8 @@ pub async fn serve(
         () = shutdown => {}
     }
     let held = store.close();
-    tracing::info!(held, "shutting down, held polls are answered");
+    tracing::info!(held, "shutting down: answering the held polls");
     if timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some clients did not take their answers within 5s");
+        tracing::warn!("some clients did not read their answers within 5 s");
     }
 }

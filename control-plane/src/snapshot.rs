@@ -48,14 +48,14 @@ impl Service {
     }
 
     /// The features that a proxy needs for all of it.
-    pub fn needs(&self) -> Features {
-        self.needs
+    pub fn needs(&self) -> &Features {
+        &self.needs
     }
 
     /// The service as a proxy with these features gets it; `None`: the proxy would do harm with
     /// what it knows of it, so it gets nothing.
-    pub fn fitted(self: &Arc<Self>, features: Features) -> Option<Arc<Self>> {
-        if self.needs.without(features).is_empty() {
+    pub fn fitted(self: &Arc<Self>, features: &Features) -> Option<Arc<Self>> {
+        if self.needs.are_in(features) {
             return Some(Arc::clone(self));
         }
         match fit(&self.spec, features, self.rules) {

@@ -159,11 +159,11 @@ async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     for (address, path, expected) in [
         (&main, "/metrics", 404),
         (&main, "/readyz", 200),
-        (&main, "/v1/services", 200),
+        (&main, "/v1/status", 200),
         (&metrics, "/metrics", 200),
         (&metrics, "/readyz", 404),
         (&metrics, "/", 404),
-        (&metrics, "/v1/services", 404),
+        (&metrics, "/v1/status", 404),
         (&metrics, "/v1/sync", 404),
     ] {
         let response = client.get(format!("http://{address}{path}")).send().await.unwrap();

@@ -7,7 +7,6 @@ use bloc_control_plane::ReportInterval;
 use bloc_control_plane::agents::Agents;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
-use bloc_policy::features::FEATURES_HEADER;
 use common::{LIMIT, Server, metric};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ fn message(cores: f64) -> String {
 /// Sends a poll of the proxy of `checkout-0`.
 fn poll(server: &Server, version: &str, cpu: Option<f64>) -> JoinHandle<Response> {
     let body = json!({"proxy": PROXY, "version": version, "services": ["a"], "wait": "60s", "cpu": cpu});
-    let request = server.client.post(format!("{}/v1/sync", server.url)).header(FEATURES_HEADER, "cpu").json(&body);
+    let request = server.client.post(format!("{}/v1/sync", server.url)).json(&body);
     tokio::spawn(async move { request.send().await.unwrap() })
 }
 
@@ -57,8 +56,10 @@ async fn a_held_poll_gets_the_cores_of_its_pod_and_operators_see_them() {
     server.until(|server| server.store.counts().polls_held == 1).await;
     assert_eq!(tell(&server, message(0.5), None).await, (StatusCode::NO_CONTENT, String::new()));
     assert_eq!(answer(held).await, json!({"version": version, "cpu": {"cores": 0.5}}));
-    let detail: Value = serde_json::from_str(&server.get("/v1/services/a").await.1).unwrap();
-    assert_eq!((&detail["proxies"][0]["proxy"], &detail["proxies"][0]["cpu"]), (&json!(PROXY), &json!({"cores": 0.5})));
+    let serves = json!({"proxy": PROXY, "serves": ["a"], "load": [{"service": "a", "inFlight": 1}]});
+    assert_eq!(server.post(serves.to_string()).await.0, StatusCode::OK);
+    let detail: Value = serde_json::from_str(&server.get("/v1/status/services/a").await.1).unwrap();
+    assert_eq!((&detail["servers"][0]["proxy"], &detail["servers"][0]["cpu"]), (&json!(PROXY), &json!({"cores": 0.5})));
     tokio::time::sleep(Duration::from_millis(1_100)).await; // the status may be a second old
     let status: Value = serde_json::from_str(&server.get("/v1/status").await.1).unwrap();
     let container =
@@ -71,7 +72,7 @@ async fn a_held_poll_gets_the_cores_of_its_pod_and_operators_see_them() {
     let (_, text) = server.get("/metrics").await;
     assert_eq!(metric(&text, "bloc_node_agents"), 1.0);
     assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="cpu"}"#), 1.0);
-    assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="changed"}"#), 1.0);
+    assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="changed"}"#), 2.0);
     assert_eq!(metric(&text, r#"bloc_node_agent_messages_total{answer="accepted"}"#), 1.0);
     server.stop().await;
 }

@@ -12,7 +12,6 @@ use bloc_control_plane::store::Counts;
 use bloc_leases::Part;
 use bloc_node_agent::agent::status::{self, AppCpu, AppMemory, Status};
 use bloc_node_agent::{Bytes, Cores};
-use bloc_policy::features::Feature;
 use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
 use promql_parser::util::{ExprVisitor, walk_expr};
@@ -66,7 +65,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
         polls_held: 1,
         proxies_connected: 1,
         proxies_stale: 1,
-        proxies_lacking: vec![(Feature::Unread, 1)],
+        proxies_lacking: vec![("spare", 1)],
         proxies_unread: 1,
         node_agents: 1,
         node_agent_asks: 1,

@@ -19,6 +19,11 @@ async fn holding(yaml: &str) -> (Server, String, JoinHandle<Response>) {
     (server, version, poll)
 }
 
+/// The refusal in force; empty: none.
+fn refusal(server: &Server) -> String {
+    server.store.status().refusals.into_iter().filter_map(|refusal| refusal.message).collect()
+}
+
 /// The held poll is answered with the change. If its wait ended first, the answer would be 304.
 async fn expect_retries(poll: JoinHandle<Response>, retries: u32) {
     assert_eq!(state(poll).await.services["a"].retries, Some(retries.into()));
@@ -49,7 +54,7 @@ async fn notices_an_edit_behind_a_symbolic_link() {
     generation("1", "services: {a: {retries: 2}}");
     std::fs::remove_file(server.path()).unwrap();
     symlink(elsewhere.path().join("data/services.yaml"), server.path()).unwrap();
-    server.until(|server| server.store.overview().services["a"].spec.retries == Some(2)).await;
+    server.until(|server| server.store.service_report("a").unwrap().spec.retries == Some(2)).await;
     let version = server.state("p", "", &["a"]).await.version;
     let poll = server.hold("p", &version, &["a"]).await;
     generation("2", "services: {a: {retries: 3}}");
@@ -73,26 +78,21 @@ async fn notices_an_edit_of_the_same_size_and_time_stamp() {
 async fn refuses_a_bad_file_and_keeps_the_last_good_one() {
     let (server, version, poll) = holding(ONE).await;
     server.write("services: {a: {retries: 11}}");
-    server.until(|server| server.store.overview().refusal.is_some()).await;
-    let overview: serde_json::Value = serde_json::from_str(&server.get("/v1/services").await.1).unwrap();
-    let message = overview["refusal"]["message"].as_str().unwrap();
-    assert!(message.contains("services.a.retries: 11 is not allowed; allowed: 0 to 10"), "{message}");
-    assert_eq!(overview["refusal"]["resolved"], false);
-    assert_eq!(
-        (&overview["version"], &overview["services"]["a"]["spec"]["retries"]),
-        (&version.clone().into(), &1.into())
-    );
+    server.until(|server| !server.store.status().refusals.is_empty()).await;
+    assert!(refusal(&server).contains("services.a.retries: 11 is not allowed; allowed: 0 to 10"));
+    assert_eq!(server.version(), version);
+    assert_eq!(server.store.service_report("a").unwrap().spec.retries, Some(1));
     assert_eq!(server.get("/readyz").await.0, StatusCode::OK);
 
     std::fs::remove_file(server.path()).unwrap();
-    server.until(|s| s.store.overview().refusal.is_some_and(|r| r.message.contains("cannot be read"))).await;
+    server.until(|s| refusal(s).contains("cannot be read")).await;
     let (_, metrics) = server.get("/metrics").await;
     assert_eq!(metric(&metrics, "bloc_config_rejected_total"), 2.0, "each refusal counts once");
     assert!(!poll.is_finished());
 
     // Restoring the file changes nothing; a new value does.
     server.write(ONE);
-    server.until(|server| server.store.overview().refusal.is_some_and(|r| r.resolved)).await;
+    server.until(|server| server.store.status().refusals.is_empty()).await;
     assert_eq!(server.version(), version);
     assert!(!poll.is_finished());
     server.write("services: {a: {retries: 2}}");

@@ -186,7 +186,7 @@ async fn keeps_what_it_knows_in_force_without_rights() {
 }
 
 #[tokio::test]
-async fn reports_a_bad_config_map_by_one_event_and_in_the_overview() {
+async fn reports_a_bad_config_map_by_one_event_and_in_the_status() {
     let api = shop().await;
     let (replica, other) = (Replica::start(&api).await, Replica::start(&api).await);
     let first = replica.state("p", "", &[A]).await;
@@ -194,9 +194,9 @@ async fn reports_a_bad_config_map_by_one_event_and_in_the_overview() {
     api.policy("shop", "services: {a: {retries: 11}, b: {}}");
     for replica in [&replica, &other] {
         until("the refusal", || replica.metric("bloc_config_refused") == 1.0).await;
-        let refusal = replica.store.overview().refusal.unwrap();
-        assert_eq!(refusal.message, "ConfigMap shop/bloc: services.a.retries: 11 is not allowed; allowed: 0 to 10");
-        assert!(!refusal.resolved);
+        let refusals = replica.store.status().refusals;
+        let messages: Vec<_> = refusals.iter().filter_map(|refusal| refusal.message.as_deref()).collect();
+        assert_eq!(messages, ["ConfigMap shop/bloc: services.a.retries: 11 is not allowed; allowed: 0 to 10"]);
     }
     until("the Event", || !api.events().is_empty()).await;
     let [event] = &api.events()[..] else { panic!("one for both replicas: {:?}", api.events()) };

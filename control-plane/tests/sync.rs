@@ -109,7 +109,7 @@ async fn passes_over_members_that_it_does_not_know() {
     let body = format!(r#"{{"proxy":"p","serves":["a"],"load":{load},"last":{{"later":1}},"later":{{}}}}"#);
     let (status, text) = server.post(body).await;
     assert_eq!(status, StatusCode::OK, "{text}");
-    let detail: serde_json::Value = serde_json::from_str(&server.get("/v1/services/a").await.1).unwrap();
+    let detail: serde_json::Value = serde_json::from_str(&server.get("/v1/status/services/a").await.1).unwrap();
     assert_eq!(detail["load"]["demandRequests"], 3);
     server.stop().await;
 }
@@ -120,7 +120,7 @@ async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
     let own = Features::own().to_string();
     let poll = |body: &'static str| {
         let request = server.client.post(format!("{}/v1/sync", server.url)).body(body);
-        request.header(FEATURES_HEADER, format!("later,{own}")).header(MODULE_HEADER, "9.9.9").send()
+        request.header(FEATURES_HEADER, "later").header(MODULE_HEADER, "9.9.9").send()
     };
     let held = r#"{"proxy":"p","services":["a"],"wait":"1s","version":"VERSION"}"#;
     let version = server.state("p", "", &["a"]).await.version;
@@ -130,13 +130,10 @@ async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
         assert_eq!(answer.status().as_u16(), status, "{body}");
         assert_eq!(answer.headers()[FEATURES_HEADER], own, "{body}");
     }
-    let overview: serde_json::Value = serde_json::from_str(&server.get("/v1/services").await.1).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&server.get("/v1/status/services/a").await.1).unwrap();
     for (proxy, unread) in [(0, json!([])), (1, json!(["a"]))] {
-        let shown = &overview["proxies"][proxy];
-        assert_eq!(
-            (&shown["module"], &shown["features"], &shown["unread"]),
-            (&"9.9.9".into(), &json!(["unread", "latency", "bounce-price", "cpu"]), &unread)
-        );
+        let shown = &report["senderList"][proxy];
+        assert_eq!((&shown["module"], &shown["features"], &shown["unread"]), (&"9.9.9".into(), &json!([]), &unread));
     }
     server.stop().await;
 }
@@ -154,21 +151,20 @@ async fn survives_bytes_that_are_not_http() {
 }
 
 #[tokio::test]
-async fn serves_the_overview_and_metrics_to_operators() {
+async fn serves_the_status_and_metrics_to_operators() {
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
     let poll = server.hold("p", &version, &["a"]).await;
-    let json = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
-    let overview = json(server.get("/v1/services").await.1);
-    assert_eq!(overview["version"], server.version());
-    assert_eq!(overview["services"]["b"]["spec"]["endpoints"][0], "127.0.0.1:1");
-    assert_eq!((&overview["proxies"][0]["proxy"], &overview["proxies"][0]["version"]), (&"p".into(), &version.into()));
-    assert_eq!(overview["proxies"][0]["connected"], true);
-    assert_eq!(overview["refusal"], serde_json::Value::Null);
-    let service = json(server.get("/v1/services/a").await.1);
-    assert_eq!((&service["name"], service["proxies"].as_array().map(Vec::len)), (&"a".into(), Some(1)));
-    assert_eq!(json(server.get("/v1/services/b").await.1)["proxies"].as_array().map(Vec::len), Some(0));
-    assert_eq!(server.get("/v1/services/none").await.0, StatusCode::NOT_FOUND);
+    let read = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the status may be a second old
+    let status = read(server.get("/v1/status").await.1);
+    assert_eq!((&status["version"], &status["refusals"]), (&server.version().into(), &json!([])));
+    let counted = json!({"connected": 1, "current": 1, "stale": 0, "elsewhere": 0});
+    assert_eq!(status["proxies"], counted);
+    let service = read(server.get("/v1/status/services/a").await.1);
+    let sender = &service["senderList"][0];
+    assert_eq!((&sender["proxy"], &sender["version"]), (&"p".into(), &version.into()));
+    assert_eq!(read(server.get("/v1/status/services/b").await.1)["addresses"], json!(["127.0.0.1:1"]));
     assert_eq!(server.get("/readyz").await.0, StatusCode::OK);
     let (_, metrics) = server.get("/metrics").await;
     assert_eq!(metric(&metrics, "bloc_polls_held"), 1.0);
@@ -332,6 +328,6 @@ async fn a_proxy_with_a_certificate_may_poll_only_under_its_own_id() {
     );
     assert_eq!(post(own, Some("other.example/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN, "trust domain");
     assert_eq!(post("somebody", Some("cluster.local/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN);
-    assert_eq!(server.store.overview().proxies.len(), 1);
+    assert_eq!(server.store.status().proxies.connected, 1);
     server.stop().await;
 }

@@ -15,11 +15,11 @@ use tracing_subscriber::EnvFilter;
 /// The log on standard error.
 #[derive(Args, Clone, Debug)]
 pub struct LogOptions {
-    /// The format of the log on standard error
+    /// Format of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
 
-    /// The log level: error, warn, info, debug, or directives such as kube=debug
+    /// Log level (error, warn, info, debug), or directives such as kube=debug
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: EnvFilter,
 }
@@ -48,11 +48,11 @@ impl LogOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct ListenOptions {
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "IP:PORT")]
     pub listen: SocketAddr,
 
-    /// File that receives ip:port when the server is listening
+    /// Write ip:port to this file once the server listens
     #[arg(long, value_name = "FILE")]
     pub address_file: Option<PathBuf>,
 }

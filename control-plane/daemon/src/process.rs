@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// connections, and for the files of each container.
 pub fn raise_open_files() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(%error, "cannot raise the limit on open files");
     }
 }
 

@@ -94,14 +94,14 @@ impl Port {
             let (room, stream, peer) = match (Arc::clone(&room).acquire_owned().await, listener.accept().await) {
                 (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
                 (_, Err(error)) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
                 (Err(_), _) => return,
             };
             let Some(place) = place(&peers, peer.0.ip()) else {
-                tracing::debug!(peer = %peer.0, "too many connections from there");
+                tracing::debug!(peer = %peer.0, "refused a connection: too many from this address");
                 continue;
             };
             let (builder, watcher) = (Arc::clone(&builder), graceful.watcher());
@@ -151,7 +151,7 @@ async fn connection(
 ) {
     // Responses are small: Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let asked = Arc::new(AtomicBool::new(false));
     let asks = Arc::clone(&asked);
@@ -172,9 +172,9 @@ async fn connection(
     };
     tokio::select! {
         ended = watcher.watch(connection) => if let Err(error) = ended {
-            tracing::debug!(error, "a connection broke");
+            tracing::debug!(error, "a connection failed");
         },
-        () = silence => tracing::debug!(peer = %peer.0, "a connection without a request"),
+        () = silence => tracing::debug!(peer = %peer.0, "closed a connection without a request"),
     }
 }
 

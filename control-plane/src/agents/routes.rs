@@ -44,7 +44,6 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
 /// life and number of that node. 404 if no store is configured. 503 also if the API server is away.
 pub async fn lease(State(context): State<Context>, request: Request) -> Response {
     let caller = context.identity.caller(&request);
-    // As an older control plane, which does not know the path.
     let Some(leases) = &context.agents.leases else { return refusal(StatusCode::NOT_FOUND, "no such path") };
     let said = async {
         let (headers, body) = read(&context, request, &caller).await?;
@@ -94,7 +93,7 @@ fn refuse(context: &Context, caller: &Arc<str>, unread: Unread) -> Response {
         Unread::Refused(status, why) => (status, why),
     };
     if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {
-        tracing::warn!(%caller, error = why, "a node agent's message is refused");
+        tracing::warn!(%caller, error = why, "refused a node agent's message");
     }
     refusal(status, &why)
 }

@@ -7,8 +7,6 @@
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
 //! | `POST /v1/cpu`, `/v1/lease` | those of node agents, see [`agents`](crate::agents) |
-//! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
-//! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
 //! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on its own port if one is set |
@@ -25,12 +23,12 @@ use crate::agents::routes::{cpu, lease};
 use crate::metrics::LatencyMetrics;
 use crate::page;
 use crate::store::Store;
-use axum::extract::{Path, State};
+use axum::Router;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use bloc_daemon::cpu::CPU_PATH;
 use bloc_daemon::server::scraped;
 use bloc_daemon::shares::Shares;
@@ -59,8 +57,6 @@ fn routes(store: &Store) -> Router<Context> {
         .route(SYNC_PATH, post(sync::sync))
         .route(CPU_PATH, post(cpu))
         .route(LEASE_PATH, post(lease))
-        .route("/v1/services", get(services))
-        .route("/v1/services/{name}", get(service))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .merge(page::routes(store.clone(), page::SAMPLE_EVERY))
@@ -76,17 +72,6 @@ fn finish(routes: Router<Context>, context: Context) -> Router {
         .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") })
         .layer(from_fn_with_state(context.clone(), bodies::count_answers))
         .with_state(context)
-}
-
-async fn services(State(context): State<Context>) -> Response {
-    Json(context.store.overview()).into_response()
-}
-
-async fn service(State(context): State<Context>, Path(name): Path<String>) -> Response {
-    match context.store.service(&name) {
-        Some(service) => Json(service).into_response(),
-        None => refusal(StatusCode::NOT_FOUND, &format!("no service {name:?}")),
-    }
 }
 
 async fn readyz(State(context): State<Context>) -> Response {

@@ -45,7 +45,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         Err(Unread::NoRoom) => return no_room(context, &caller),
         Err(Unread::Refused(status, message)) => {
             context.metrics.count_refused();
-            tracing::debug!(%status, message, "not a poll");
+            tracing::debug!(%status, message, "refused an invalid poll");
             return refusal(status, &message);
         }
     };
@@ -54,7 +54,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         Err(error @ StoreError::NotYours) => {
             context.metrics.count_refused();
             if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
-                tracing::warn!(%caller, %error, "poll refused");
+                tracing::warn!(%caller, %error, "refused a poll");
             }
             return refusal(StatusCode::FORBIDDEN, &error.to_string());
         }
@@ -119,7 +119,7 @@ async fn read(context: &Context, request: Request, payer: &Arc<str>) -> Result<P
             tracing::warn!(
                 proxy,
                 service,
-                "reports of services of other namespaces do not count; the rest of the poll is served"
+                "ignored the load of services in other namespaces; the rest of the poll counts"
             );
         }
     }

@@ -1,18 +1,11 @@
-//! Events at one server per second, from the growth of its counters between reports.
+//! Events at one server per second, see [`Rates`](super::rates::Rates).
 //!
-//! `rate = growth / T` in events/s, over a span `T` of about one report interval; the confidence is
-//! confident departures divided by departures. These rates are only shown on the page; no decision
-//! uses them. Cold start, early, late and doubled reports, and leaps are treated as in
-//! [`Arrivals`](super::arrivals). A counter that has fallen means that the proxy restarted, and its
-//! first report is the new baseline.
+//! The confidence is confident departures divided by departures. All this is only shown on the
+//! page; no decision uses it.
 
-use super::growth::{Growth, MAX_RATE};
-use super::report::Since;
 use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
 use std::ops::AddAssign;
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// Events per second at a server, or at all servers of a service. Finite and at least 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -65,10 +58,19 @@ impl AddAssign for EventRates {
     }
 }
 
-impl From<[f64; 7]> for EventRates {
-    fn from(rates: [f64; 7]) -> Self {
-        let [departures, confident, chips_granted, chips_withheld, rejected_capacity, rejected_bid, rejected_deadline] =
-            rates;
+/// Of rates in the order of [`counters`].
+impl From<[f64; 8]> for EventRates {
+    fn from(rates: [f64; 8]) -> Self {
+        let [
+            _,
+            departures,
+            confident,
+            chips_granted,
+            chips_withheld,
+            rejected_capacity,
+            rejected_bid,
+            rejected_deadline,
+        ] = rates;
         Self {
             departures,
             confident,
@@ -81,62 +83,11 @@ impl From<[f64; 7]> for EventRates {
     }
 }
 
-/// The counters of one server.
-#[derive(Debug, Default)]
-pub struct Events {
-    /// When an older proxy's counters were last taken as the baseline, and their values.
-    baseline: Option<(Instant, [u64; 7])>,
-    last: [u64; 7],
-    growth: Growth<7>,
-    rates: Option<EventRates>,
-}
-
-impl Events {
-    /// Adds a report; `least_span` is the shortest time that makes a rate.
-    pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
-        match since {
-            Since::Start => self.hear_sums(load, least_span, now),
-            Since::Counted(span) => {
-                self.baseline = None;
-                let least = least_span / if self.rates.is_none() { 5 } else { 1 };
-                let rates = span.and_then(|span| self.growth.add(counters(load), span, least));
-                self.rates = rates.map(EventRates::from).or(self.rates);
-            }
-        }
-    }
-
-    fn hear_sums(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
-        let counters = counters(load);
-        let Some((since, baseline)) = self.baseline else {
-            (self.baseline, self.last) = (Some((now, counters)), counters);
-            return;
-        };
-        let restarted = counters.iter().zip(&self.last).any(|(now, before)| now < before);
-        self.last = counters;
-        let span = now.saturating_duration_since(since);
-        if span < least_span && !restarted {
-            return;
-        }
-        let mut rates = [0.0; 7];
-        for ((rate, now), before) in rates.iter_mut().zip(counters).zip(baseline) {
-            *rate = now.saturating_sub(before) as f64 / span.as_secs_f64();
-        }
-        if !restarted && rates.iter().all(|rate| *rate <= MAX_RATE) {
-            self.rates = Some(rates.into());
-        }
-        self.baseline = Some((now, counters));
-    }
-
-    /// The rates; `None` before the first span.
-    pub fn rates(&self) -> Option<EventRates> {
-        self.rates
-    }
-}
-
-/// In the order of the fields of [`EventRates`].
-pub fn counters(load: &ServiceLoad) -> [u64; 7] {
+/// Arrivals, then the events in the order of the fields of [`EventRates`].
+pub fn counters(load: &ServiceLoad) -> [u64; 8] {
     let e = &load.events;
     [
+        load.arrived,
         load.departed,
         e.departed_confident,
         e.chips_granted,
@@ -149,22 +100,14 @@ pub fn counters(load: &ServiceLoad) -> [u64; 7] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rates::Rates;
     use super::*;
     use bloc_policy::sync::ServiceEvents;
-
-    const LEAST: Duration = Duration::from_millis(2_500);
-
-    fn load(departed: u64, events: ServiceEvents) -> ServiceLoad {
-        ServiceLoad { departed, events, ..ServiceLoad::default() }
-    }
+    use std::time::Duration;
 
     #[test]
     fn turns_every_counter_into_its_own_rate() {
-        let start = Instant::now();
-        let mut events = Events::default();
-        events.hear(&load(0, ServiceEvents::default()), Since::Start, LEAST, start);
-        assert_eq!(events.rates(), None);
-        let counted = ServiceEvents {
+        let events = ServiceEvents {
             departed_confident: 40,
             chips_granted: 30,
             chips_withheld: 20,
@@ -172,7 +115,11 @@ mod tests {
             rejected_bid: 10,
             rejected_deadline: 5,
         };
-        events.hear(&load(50, counted), Since::Start, LEAST, start + Duration::from_secs(5));
+        let load = ServiceLoad { arrived: 60, departed: 50, events, ..ServiceLoad::default() };
+        let span = Duration::from_secs(5);
+        let mut rates = Rates::default();
+        rates.hear(counters(&load), Some(span), span);
+        let rates = rates.get().unwrap();
         let expected = EventRates {
             departures: 10.0,
             confident: 8.0,
@@ -182,34 +129,14 @@ mod tests {
             rejected_bid: 2.0,
             rejected_deadline: 1.0,
         };
-        let mut counted_itself = Events::default();
-        let span = Some(Duration::from_secs(5));
-        counted_itself.hear(&load(50, counted), Since::Counted(span), LEAST, start);
-        assert_eq!(counted_itself.rates(), Some(expected));
+        assert_eq!((rates[0], EventRates::from(rates)), (12.0, expected));
         let mut twice = expected;
         twice += expected;
-        assert_eq!((events.rates(), twice.departures, twice.rejected_deadline), (Some(expected), 20.0, 2.0));
+        assert_eq!((twice.departures, twice.rejected_deadline), (20.0, 2.0));
         assert_eq!(
             (expected.confidence(), expected.rejected(), expected.rejected_share()),
             (Some(0.8), 4.0, 4.0 / 14.0)
         );
         assert_eq!((EventRates::default().confidence(), EventRates::default().rejected_share()), (None, 0.0));
-    }
-
-    #[test]
-    fn skips_early_reports_and_takes_a_new_baseline_after_a_restart() {
-        let start = Instant::now();
-        let mut events = Events::default();
-        events.hear(&load(100, ServiceEvents::default()), Since::Start, LEAST, start);
-        let mut departures = |millis, departed| {
-            let at = start + Duration::from_millis(millis);
-            events.hear(&load(departed, ServiceEvents::default()), Since::Start, LEAST, at);
-            events.rates().map(|rates| rates.departures)
-        };
-        assert_eq!(departures(100, 190), None);
-        assert_eq!(departures(5_000, 200), Some(20.0));
-        assert_eq!(departures(10_000, 7), Some(20.0), "restarted");
-        assert_eq!(departures(15_000, 57), Some(10.0));
-        assert_eq!(departures(20_000, 1 << 53), Some(10.0), "an impossible jump");
     }
 }

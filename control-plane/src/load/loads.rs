@@ -2,7 +2,7 @@
 
 use super::events::EventRates;
 use super::interval::ReportInterval;
-use super::report::{Report, Since};
+use super::report::Report;
 use super::service::{Counting, ServerLoad, Service};
 use super::signals::Signals;
 use super::ticks::Ticks;
@@ -53,7 +53,7 @@ impl Loads {
         let counting = Counting { counts, interval: self.interval, ticks: &ticks };
         for load in report.load {
             match self.service(&load.service, &in_force, now) {
-                Some(service) => service.hear(report.proxy, load, report.since, &counting, now),
+                Some(service) => service.hear(report.proxy, load, report.span, &counting, now),
                 None => self.dropped += 1,
             }
         }
@@ -63,9 +63,6 @@ impl Loads {
     /// it. `in_force` is asked again, because a service may have come into force since the report
     /// came.
     pub fn count(&mut self, report: Report<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
-        if report.since == Since::Start {
-            return;
-        }
         for load in report.load {
             if let Some(service) = self.service(&load.service, &in_force, now) {
                 service.count(load);

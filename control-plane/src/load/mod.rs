@@ -16,8 +16,7 @@
 //! ```
 //!
 //! A proxy reports in `arrived` how many requests have arrived since its last report that a replica
-//! counted, not since its start. Each server has a span of its own. An older proxy does not report
-//! `arrived`, see `arrivals`.
+//! counted, not since its start. Each server has a span of its own, see `rates`.
 //!
 //! A value that is not known is absent, never 0, NaN or infinite: an autoscaler must then hold
 //! still instead of scaling to nothing. A new server counts with 0 arrivals until it is measured,
@@ -34,10 +33,9 @@
 //! replica ends, its part moves to the others as a step.
 //!
 //! Limits: requests that a server rejects are neither in flight nor answered, so under overload
-//! with a capacity limit the arrival rate is that of the admitted requests. With older proxies, a
-//! request whose client left before the answer is no arrival. A server that died without ending its
-//! connection counts until its poll is over and 6 s more, while others have taken over its
-//! requests.
+//! with a capacity limit the arrival rate is that of the admitted requests. A server that died
+//! without ending its connection counts until its poll is over and 6 s more, while others have
+//! taken over its requests.
 //!
 //! Cost: a report takes some look-ups; once per interval and service there is one pass over its
 //! servers. Bounds: only services in force are kept, at most [`MAX_SERVICES`]; reports of others
@@ -47,12 +45,11 @@
 //! Deviations: 1. arrivals are counted at the servers, not at one ingress, so that sidecars and
 //! several gateways are covered too; 2. the predictor, see [`Holt`].
 
-mod arrivals;
 mod events;
-mod growth;
 mod holt;
 mod interval;
 mod loads;
+mod rates;
 mod report;
 mod service;
 mod signals;
@@ -65,7 +62,7 @@ pub use events::EventRates;
 pub use holt::Holt;
 pub use interval::ReportInterval;
 pub use loads::{Loads, MAX_SERVICES};
-pub use report::{Report, Since};
+pub use report::Report;
 pub use service::{HORIZON, KEEP_INTERVALS, ServerLoad};
 pub use signals::{Signals, Spread};
 pub use totals::Totals;

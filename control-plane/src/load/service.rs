@@ -1,10 +1,9 @@
 //! The last reports of a service's servers, and the signals computed from them.
 
-use super::arrivals::Arrivals;
-use super::events::{EventRates, Events};
+use super::events::{EventRates, counters};
 use super::holt::Holt;
 use super::interval::ReportInterval;
-use super::report::Since;
+use super::rates::Rates;
 use super::signals::{Signals, Spread};
 use super::ticks::Ticks;
 use super::totals::Totals;
@@ -33,9 +32,6 @@ pub struct Service {
     since: Instant,
     /// Whether the sum of the arrival rates covers all servers.
     complete: bool,
-    /// Whether the proxies report the time in which they counted, so that rates are known with the
-    /// first report.
-    exact: bool,
     /// The last tick that [`observe`](Self::observe) has handled.
     looked: Instant,
     /// When any server was last heard of.
@@ -58,8 +54,8 @@ struct Server {
     in_flight: u64,
     capacity: Option<u32>,
     service_rate: Option<f64>,
-    arrivals: Arrivals,
-    events: Events,
+    /// In the order of [`counters`].
+    rates: Rates<8>,
 }
 
 /// The last report of one server.
@@ -80,6 +76,14 @@ pub struct ServerLoad {
 }
 
 impl Server {
+    fn arrival_rate(&self) -> Option<f64> {
+        self.rates.get().map(|[rate, ..]| rate)
+    }
+
+    fn events(&self) -> Option<EventRates> {
+        self.rates.get().map(EventRates::from)
+    }
+
     fn is_fresh(&self, interval: ReportInterval, now: Instant) -> bool {
         now.saturating_duration_since(self.seen) < interval.get() * KEEP_INTERVALS
     }
@@ -92,7 +96,6 @@ impl Service {
             servers: BTreeMap::new(),
             since: now,
             complete: false,
-            exact: false,
             looked: now,
             heard: now,
             trend: None,
@@ -101,27 +104,26 @@ impl Service {
     }
 
     /// Records a report of a proxy in front of this service.
-    pub fn hear<F>(&mut self, proxy: &str, load: &ServiceLoad, since: Since, counting: &Counting<'_, F>, now: Instant)
-    where
-        F: Fn(&str, Instant) -> bool,
-    {
+    pub fn hear<F: Fn(&str, Instant) -> bool>(
+        &mut self,
+        proxy: &str,
+        load: &ServiceLoad,
+        span: Option<Duration>,
+        counting: &Counting<'_, F>,
+        now: Instant,
+    ) {
         self.observe(counting, now);
         let interval = counting.interval;
         let is_kept =
             |(proxy, server): (&String, &Server)| server.is_fresh(interval, now) || (counting.counts)(proxy, now);
-        let exact = matches!(since, Since::Counted(Some(_)));
-        if (!exact || self.is_silent(now)) && !self.servers.iter().any(is_kept) {
+        if self.is_silent(now) && !self.servers.iter().any(is_kept) {
             *self = Self { totals: self.totals, ..Self::new(now) };
         }
-        self.exact = exact;
         self.heard = now;
-        let known = self.servers.remove(proxy).map(|server| (server.arrivals, server.events));
-        let (mut arrivals, mut events) = known.unwrap_or_default();
-        arrivals.hear(load, since, interval.get() / 2, now);
-        events.hear(load, since, interval.get() / 2, now);
+        let mut rates = self.servers.remove(proxy).map(|server| server.rates).unwrap_or_default();
+        rates.hear(counters(load), span, interval.get() / 2);
         let ServiceLoad { in_flight, capacity, service_rate, .. } = *load;
-        self.servers
-            .insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, arrivals, events });
+        self.servers.insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, rates });
     }
 
     /// Forgets what a proxy reported.
@@ -154,8 +156,7 @@ impl Service {
         let (interval, counts) = (counting.interval, &counting.counts);
         self.servers.retain(|proxy, server| server.is_fresh(interval, tick) || counts(proxy, tick));
         let age = tick.saturating_duration_since(self.since);
-        let is_measured =
-            |(proxy, server): (&String, &Server)| server.arrivals.rate().is_some() || !counts(proxy, tick);
+        let is_measured = |(proxy, server): (&String, &Server)| server.arrival_rate().is_some() || !counts(proxy, tick);
         self.complete |=
             (age >= interval.get() && self.servers.iter().all(is_measured)) || age >= interval.get() * KEEP_INTERVALS;
         let rate = self.arrival_rate(self.counted(counts, tick).map(|(_, server)| server), tick);
@@ -196,7 +197,7 @@ impl Service {
     /// The sum of the events over the servers that count here and were measured; `None` if there is
     /// none.
     pub fn events(&self, counts: &impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
-        self.counted(counts, now).filter_map(|(_, server)| server.events.rates()).reduce(|mut sum, rates| {
+        self.counted(counts, now).filter_map(|(_, server)| server.events()).reduce(|mut sum, rates| {
             sum += rates;
             sum
         })
@@ -210,7 +211,7 @@ impl Service {
             in_flight: server.in_flight,
             capacity: server.capacity,
             service_rate: server.service_rate,
-            events: server.events.rates(),
+            events: server.events(),
         };
         self.counted(counts, now).map(load).collect()
     }
@@ -227,8 +228,8 @@ impl Service {
     /// partial or nothing is known. Where no server counts it is 0, unless new servers have to be
     /// measured first.
     fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>, now: Instant) -> Option<f64> {
-        let rates: Vec<f64> = counted.filter_map(|server| server.arrivals.rate()).collect();
-        let known = self.complete && !self.is_silent(now) && (self.exact || !rates.is_empty());
+        let rates: Vec<f64> = counted.filter_map(|server| server.arrival_rate()).collect();
+        let known = self.complete && !self.is_silent(now);
         known.then(|| rates.iter().fold(0.0, |sum, rate| sum + rate))
     }
 }

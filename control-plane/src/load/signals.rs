@@ -1,5 +1,5 @@
 //! The signals of one service, over the servers that this replica counts: the field `load` of `GET
-//! /v1/services/{name}`, and the `bloc_service_*` metrics.
+//! /v1/status/services/{name}`, and the `bloc_service_*` metrics.
 
 use serde::{Serialize, Serializer};
 

@@ -12,30 +12,42 @@ struct World {
     loads: Loads,
     start: Instant,
     heard: BTreeMap<String, Instant>,
+    /// When each proxy reported last, and what had arrived there by then.
+    arrived: BTreeMap<String, (Instant, u64)>,
 }
 
 impl World {
     fn new() -> Self {
         let start = Instant::now();
-        Self { loads: Loads::new(ReportInterval::default(), start), start, heard: BTreeMap::new() }
+        Self {
+            loads: Loads::new(ReportInterval::default(), start),
+            start,
+            heard: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+        }
     }
 
     fn at(&self, millis: u64) -> Instant {
         self.start + Duration::from_millis(millis)
     }
 
-    /// `proxy` reports of service a.
+    /// `proxy` reports of service a, of which so many requests have departed since it started. When
+    /// it starts, it does not know since when it counts.
     fn report(&mut self, millis: u64, proxy: &str, departed: u64, in_flight: u64, service_rate: Option<f64>) {
+        let (now, all) = (self.at(millis), departed + in_flight);
+        let before = self.arrived.insert(proxy.to_owned(), (now, all));
+        let (arrived, span) =
+            before.and_then(|(at, before)| Some((all.checked_sub(before)?, Some(now - at)))).unwrap_or((all, None));
         let load = ServiceLoad {
             service: "a".into(),
-            departed,
+            arrived,
             in_flight,
             service_rate,
             capacity: Some(10),
             ..Default::default()
         };
-        let (now, heard) = (self.at(millis), &mut self.heard);
-        let report = Report { proxy, load: &[load], since: Since::Start };
+        let heard = &mut self.heard;
+        let report = Report { proxy, load: &[load], span };
         self.loads.hear(report, |name| name == "a", |proxy, at| counts(heard, proxy, at), now);
         heard.insert(proxy.to_owned(), now);
     }
@@ -89,7 +101,7 @@ fn adds_up_the_load_of_all_servers() {
     };
     assert_eq!(world.signals(15_000), expected);
     let all = world.loads.all(|_, _| true, world.at(15_000));
-    assert_eq!(all, [("a".to_owned(), (expected, Totals::default()))].into(), "these are older proxies");
+    assert_eq!(all, [("a".to_owned(), (expected, Totals::default()))].into(), "no poll is answered");
 }
 
 #[test]
@@ -97,7 +109,7 @@ fn omits_signals_that_are_unknown() {
     let mut world = World::new();
     assert_eq!(world.loads.signals("a", |_, _| true, world.start), None);
     let load = ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() };
-    world.loads.hear(Report { proxy: "p", load: &[load], since: Since::Start }, |_| true, |_, _| true, world.start);
+    world.loads.hear(Report { proxy: "p", load: &[load], span: None }, |_| true, |_, _| true, world.start);
     world.heard.insert("p".into(), world.start);
     let cold = world.signals(0);
     assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "its server has no limit");
@@ -161,17 +173,20 @@ fn drops_servers_that_are_silent_for_three_intervals() {
     world.steady(25..=30, 1, 10, Some(20.0));
     assert_eq!((world.signals(35_000).servers, world.signals(35_001).servers), (2, 1));
     assert!(is_close(world.arrivals(35_000), 20.0) && is_close(world.arrivals(35_001), 10.0));
-    let gone = world.signals(45_000);
+    let gone = world.signals(45_001);
     assert_eq!((gone.servers, gone.demand_requests, gone.capacity_requests), (0, 0, None));
-    assert_eq!((gone.arrival_rate_per_second, gone.utilisation_ratio), (None, None));
-    assert_eq!(gone.predicted_arrival_rate_per_second, None);
-    // A server that comes back starts anew: the time of its absence has no rate.
-    world.report(60_000, "p1", 5_000, 0, None);
-    assert_eq!((world.signals(60_000).servers, world.arrivals(60_000)), (1, None));
-    world.report(65_000, "p1", 5_050, 0, None);
-    world.report(70_000, "p1", 5_100, 0, None);
-    assert_eq!(world.arrivals(70_000), Some(10.0));
-    assert_eq!(world.signals(70_000).predicted_arrival_rate_per_second, Some(10.0), "no trend from before");
+    assert_eq!((gone.arrival_rate_per_second, gone.utilisation_ratio), (Some(0.0), None), "its part of a sum");
+    world.report(60_000, "p1", 600, 2, None);
+    assert!(is_close(world.arrivals(60_000), 10.0));
+    let silent = world.signals(120_000);
+    assert_eq!((silent.arrival_rate_per_second, silent.predicted_arrival_rate_per_second), (None, None));
+    // The rate may have changed meanwhile.
+    world.report(125_000, "p1", 1_900, 2, None);
+    assert_eq!((world.signals(125_000).servers, world.arrivals(125_000)), (1, None));
+    world.report(130_000, "p1", 2_000, 2, None);
+    world.report(135_000, "p1", 2_100, 2, None);
+    assert_eq!(world.arrivals(135_000), Some(20.0));
+    assert_eq!(world.signals(135_000).predicted_arrival_rate_per_second, Some(20.0), "no trend from before");
 }
 
 #[test]
@@ -213,7 +228,7 @@ fn bounds_the_number_of_services_that_reports_can_name() {
     let loads: Vec<_> = (0..MAX_SERVICES + 5).map(|i| load(format!("s{i}"))).collect();
     let start = world.start;
     let mut hear = |proxy, load| {
-        world.loads.hear(Report { proxy, load, since: Since::Start }, |name| name != "s0", |_, _| true, start);
+        world.loads.hear(Report { proxy, load, span: None }, |name| name != "s0", |_, _| true, start);
     };
     hear("p", &loads);
     hear("q", &loads[..2]);
@@ -238,10 +253,10 @@ fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
         for server in (0..200).filter(|server| server % 5 == second as usize % 5) {
             let arrived = if second < 300 { 100 } else { 200 };
             let load = [ServiceLoad { service: "a".into(), arrived, ..Default::default() }];
-            let since = Since::Counted(Some(Duration::from_secs(5)));
+            let span = Some(Duration::from_secs(5));
             for (replica, loads) in loads.iter_mut().enumerate() {
                 let counts = |proxy: &str, at| counted_by(proxy.parse().unwrap(), at) == replica;
-                let report = Report { proxy: &server.to_string(), load: &load, since };
+                let report = Report { proxy: &server.to_string(), load: &load, span };
                 loads.hear(report, |_| true, counts, at(1_000 * second + 7));
             }
         }

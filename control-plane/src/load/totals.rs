@@ -4,8 +4,7 @@
 //! configuration comes back. A service without servers keeps them as long as it is in force.
 //!
 //! Each event is in the counters of exactly one replica: the one that answered the poll that
-//! reported it. Only proxies that report what their counters count from are counted: an older proxy
-//! reports the same events to every replica that it polls.
+//! reported it.
 
 use super::events::counters;
 use bloc_policy::sync::ServiceLoad;
@@ -34,9 +33,9 @@ pub struct Totals {
 impl Totals {
     /// Adds what happened since the report before.
     pub fn count(&mut self, load: &ServiceLoad) {
-        let [departures, confident, granted, withheld, capacity, bid, deadline] = counters(load);
+        let [arrivals, departures, confident, granted, withheld, capacity, bid, deadline] = counters(load);
         for (sum, grown) in [
-            (&mut self.arrivals, load.arrived),
+            (&mut self.arrivals, arrivals),
             (&mut self.departures, departures),
             (&mut self.confident, confident),
             (&mut self.chips_granted, granted),

@@ -2,7 +2,7 @@
 //! counters.
 //!
 //! The registry is made anew for each scrape, so that a service or value that is gone leaves no
-//! last value behind. A value that is not known has no series. Cardinality: up to 18 series for
+//! last value behind. A value that is not known has no series. Cardinality: up to 17 series for
 //! each of the at most 1,000 services that `Loads` keeps.
 
 use crate::load::{Signals, Totals};
@@ -25,7 +25,6 @@ const GAUGES: &[(&str, &str, Value)] = &[
     ("bloc_service_capacity_requests", "Sum of the capacities in force", |s| s.capacity_requests.map(|c| c as f64)),
     ("bloc_service_arrival_rate", "Requests per second that the servers took in", |s| s.arrival_rate_per_second),
     ("bloc_service_rate", "Requests per second that the servers finish when busy", |s| s.service_rate_per_second),
-    ("bloc_service_utilisation", "Arrival rate by service rate (ratio)", |s| s.utilisation_ratio),
     ("bloc_service_predicted_arrival_rate", "Requests per second predicted for 30 s ahead", |s| {
         s.predicted_arrival_rate_per_second
     }),

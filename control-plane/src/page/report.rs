@@ -5,7 +5,8 @@ use super::parameters::{self, Parameter};
 use super::samples::{Samples, Sparklines};
 use crate::latency::EdgeView;
 use crate::load::EventRates;
-use crate::store::{ModuleView, SenderStatus, ServiceReport, ServiceStatus};
+use crate::store::{ModuleView, SenderStatus, ServerStatus, ServiceReport, ServiceStatus};
+use bloc_policy::sync::ServerCpu;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ struct Server {
     /// Per second.
     events: Option<EventRates>,
     seen: String,
+    /// What is known of the CPU of its pod; `null`: nothing.
+    cpu: Option<ServerCpu>,
     #[serde(flatten)]
     module: ModuleView,
 }
@@ -72,7 +75,7 @@ impl Report {
         let (server_count, sender_count) = (servers.len(), senders.len());
         let mut servers: Vec<Server> = servers
             .into_iter()
-            .map(|(load, seen, module)| Server {
+            .map(|ServerStatus { load, seen, cpu, module }| Server {
                 condition: condition(load.in_flight, load.capacity, load.events.as_ref()),
                 proxy: load.proxy,
                 queue: load.in_flight,
@@ -81,6 +84,7 @@ impl Report {
                 confidence: load.events.and_then(|events| events.confidence()),
                 events: load.events,
                 seen,
+                cpu,
                 module,
             })
             .collect();

@@ -93,7 +93,7 @@ fn round(value: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Report, Since};
+    use crate::load::Report;
     use crate::store::Store;
     use crate::{Clock, ReportInterval, Snapshot};
 
@@ -109,7 +109,7 @@ mod tests {
         let mut loads = crate::load::Loads::default();
         let load = bloc_policy::sync::ServiceLoad { service: "a".into(), in_flight, ..Default::default() };
         let now = tokio::time::Instant::now();
-        let report = Report { proxy: "p", load: &[load], since: Since::Start };
+        let report = Report { proxy: "p", load: &[load], span: None };
         loads.hear(report, |_| true, |_, _| true, now);
         services[0].load = loads.signals("a", |_, _| true, now);
         services

@@ -28,11 +28,11 @@ impl Publisher {
         self.metrics.count_accepted();
         let (version, woken) = (published.version.to_string(), published.woken);
         if published.changed.is_empty() {
-            tracing::debug!(version, "services read again, nothing changed");
+            tracing::debug!(version, "read the services again: no change");
         } else {
             let (changed, some) = (published.changed.len(), published.changed.get(..LOGGED_NAMES));
             let names = some.unwrap_or(&published.changed).join(",");
-            tracing::info!(version, changed, names, woken, "services in force");
+            tracing::info!(version, changed, names, woken, "new services in force");
         }
     }
 
@@ -40,7 +40,7 @@ impl Publisher {
     /// path, value and allowed range.
     pub fn refuse(&self, origin: &str, reason: &impl Display) {
         let message = reason.to_string();
-        tracing::error!(reason = message, "refused, the last good state stays in force");
+        tracing::error!(reason = message, "configuration refused; the last good state stays in force");
         self.metrics.count_rejected();
         self.store.refuse(origin, message);
     }

@@ -47,27 +47,28 @@ impl Catalog {
     pub fn fitted<'a>(
         &'a self,
         names: &'a Subscription,
-        features: Features,
+        features: &'a Features,
     ) -> impl Iterator<Item = (&'a String, Arc<Service>)> {
         self.of(names).filter_map(move |(name, service)| Some((name, service.fitted(features)?)))
     }
 
     /// The digest of those of `names` that are in force, as a proxy with these features gets them.
-    pub fn digest_of(&self, names: &Subscription, features: Features) -> u64 {
+    pub fn digest_of(&self, names: &Subscription, features: &Features) -> u64 {
         digest(self.fitted(names, features).map(|(name, service)| (name, service.digest())))
     }
 
     /// The features that services in force need.
-    pub fn needs(&self) -> Features {
-        self.needs
+    pub fn needs(&self) -> &Features {
+        &self.needs
     }
 
     /// The features that those of `names` that are in force need, and that are not among these.
-    pub fn lacking(&self, names: &Subscription, features: Features) -> Features {
-        if self.needs.without(features).is_empty() {
+    pub fn lacking(&self, names: &Subscription, features: &Features) -> Features {
+        if self.needs.are_in(features) {
             return Features::default();
         }
-        self.of(names).fold(Features::default(), |sum, (_, service)| sum.and(service.needs())).without(features)
+        let needs = self.of(names).flat_map(|(_, service)| service.needs().iter());
+        needs.filter(|feature| !features.has(feature)).collect()
     }
 
     /// The number of snapshots so far.
@@ -92,7 +93,7 @@ impl Catalog {
         });
         let changes = gone.chain(new).cloned().collect();
         self.digest = digest(next.iter().map(|(name, service)| (name, service.digest())));
-        self.needs = next.values().fold(Features::default(), |sum, service| sum.and(service.needs()));
+        self.needs = next.values().flat_map(|service| service.needs().iter()).collect();
         self.current = Some(next);
         self.generation += 1;
         changes
@@ -123,14 +124,13 @@ mod tests {
         assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a"]));
     }
 
-    const NONE: Features = Features::NONE;
-
     fn to(names: &[&str]) -> Arc<Subscription> {
         Names::default().subscribe(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &[])
     }
 
     #[test]
     fn the_digest_covers_only_the_services_asked_for() {
+        let none = &Features::default();
         let catalog = |yaml| {
             let mut catalog = Catalog::default();
             catalog.replace(Snapshot::from_yaml(yaml).unwrap());
@@ -139,12 +139,12 @@ mod tests {
         let one = catalog("services: {a: {resetInterval: 1s}, b: {}}");
         let other = catalog("services: {a: {resetInterval: 1000ms, retries: 3}, c: {}}");
         assert_eq!(
-            one.digest_of(&to(&["a"]), NONE),
-            other.digest_of(&to(&["a"]), NONE),
+            one.digest_of(&to(&["a"]), none),
+            other.digest_of(&to(&["a"]), none),
             "the same service in another notation"
         );
-        assert_eq!(one.digest_of(&to(&["a", "none"]), NONE), one.digest_of(&to(&["a"]), NONE));
-        assert_ne!(one.digest_of(&to(&["a", "b"]), NONE), one.digest_of(&to(&["a"]), NONE));
+        assert_eq!(one.digest_of(&to(&["a", "none"]), none), one.digest_of(&to(&["a"]), none));
+        assert_ne!(one.digest_of(&to(&["a", "b"]), none), one.digest_of(&to(&["a"]), none));
         assert_ne!(one.digest(), other.digest());
     }
 }

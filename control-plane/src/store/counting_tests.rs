@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::load::{ReportInterval, Totals};
+use crate::load::ReportInterval;
 use crate::snapshot::Snapshot;
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl World {
             store
         };
         let replicas = [replica(), replica()];
-        let version = replicas[0].overview().version;
+        let version = replicas[0].status().version;
         Self { replicas, version, start: Instant::now(), last: None, reported: None }
     }
 
@@ -79,7 +79,7 @@ impl World {
     /// The arrival rates and the predictions, in requests per second, of those replicas that have
     /// them.
     fn rates(&self) -> [Vec<f64>; 2] {
-        let loads = self.replicas.each_ref().map(|store| store.service("a").unwrap().load);
+        let loads = self.replicas.each_ref().map(|store| store.service_report("a").unwrap().status.load);
         let loads = loads.iter().flatten();
         [
             loads.clone().filter_map(|load| load.arrival_rate_per_second).collect(),
@@ -108,7 +108,7 @@ async fn counts_an_alternating_proxy_and_each_of_its_events_once() {
     // The 5 s of the last poll are not reported yet.
     assert_eq!(world.arrivals().iter().sum::<u64>(), 10 * 30);
     assert!(world.arrivals().iter().all(|count| *count > 0), "{:?}", world.arrivals());
-    let rates = world.replicas.each_ref().map(|store| store.service("a").unwrap().load.unwrap());
+    let rates = world.replicas.each_ref().map(|store| store.service_report("a").unwrap().status.load.unwrap());
     let rate: f64 = rates.iter().filter_map(|load| load.arrival_rate_per_second).sum();
     assert_eq!(rate, 10.0, "{rates:?}");
     advance(super::window::LINGER).await;
@@ -177,7 +177,7 @@ async fn one_replica_counts_a_lagging_proxy_as_stale_until_it_catches_up() {
     for store in &world.replicas {
         store.publish(Snapshot::from_yaml("services: {a: {retries: 5}}").unwrap(), Reach::default());
     }
-    world.version = world.replicas[0].overview().version;
+    world.version = world.replicas[0].status().version;
     for i in 0..20 {
         let (replica, asked) = (i % 2, Instant::now());
         let poll = world.poll(replica, &before).await;
@@ -208,20 +208,4 @@ async fn a_proxy_that_keeps_up_with_frequent_changes_is_not_stale() {
         advance(Duration::from_secs(4)).await;
         assert_eq!(world.replicas[0].counts().proxies_stale, 0, "after {retries}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn omits_event_counters_of_older_proxies() {
-    let world = World::new().await;
-    let load = vec![ServiceLoad { service: "a".into(), departed: 1_000, ..Default::default() }];
-    let request = SyncRequest {
-        proxy: "old".into(),
-        version: world.version.clone(),
-        serves: vec!["a".into()],
-        load,
-        ..SyncRequest::default()
-    };
-    let outcome = world.replicas[0].sync(Poll::try_from(request).unwrap()).await.unwrap();
-    assert!(matches!(outcome, Outcome::Unchanged));
-    assert_eq!(world.replicas[0].signals()["a"].1, Totals::default());
 }

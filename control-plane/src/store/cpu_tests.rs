@@ -17,9 +17,9 @@ fn request(version: &str, cpu: Option<f64>) -> SyncRequest {
     SyncRequest { proxy, version, cpu, services: vec!["a".into()], serves: vec!["a".into()], ..SyncRequest::default() }
 }
 
-/// Sends a poll of a module with these features and lets it run as far as it can.
-async fn send(world: &World, request: SyncRequest, features: &'static [u8]) -> JoinHandle<Outcome> {
-    let poll = Poll::try_from(request).unwrap().run_by(Module::of(Some(b"1"), Some(features)));
+/// Sends a poll and lets it run as far as it can.
+async fn send(world: &World, request: SyncRequest) -> JoinHandle<Outcome> {
+    let poll = Poll::try_from(request).unwrap();
     let store = world.store.clone();
     let task = tokio::spawn(async move { store.sync(poll).await.unwrap() });
     tokio::task::yield_now().await;
@@ -27,7 +27,7 @@ async fn send(world: &World, request: SyncRequest, features: &'static [u8]) -> J
 }
 
 async fn poll(world: &World, version: &str, cpu: Option<f64>) -> JoinHandle<Outcome> {
-    send(world, request(version, cpu), b"cpu").await
+    send(world, request(version, cpu)).await
 }
 
 /// The answer as the proxy reads it, and when it came.
@@ -146,7 +146,7 @@ async fn the_gap_begins_with_the_answer_of_another_replica() {
         (None, 0),
     ] {
         let start = Instant::now();
-        let held = send(&world, SyncRequest { last: last.clone(), ..request(&version, Some(1.0)) }, b"cpu").await;
+        let held = send(&world, SyncRequest { last: last.clone(), ..request(&version, Some(1.0)) }).await;
         let (told, at) = answer(held).await;
         assert_eq!((&told["cpu"]["cores"], at - start), (&json!(2.0), Duration::from_millis(millis)), "{last:?}");
         wait().await;
@@ -253,16 +253,11 @@ async fn a_poll_without_a_version_is_told_with_its_first_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neighbours_without_the_feature_and_other_proxies_see_nothing_of_it() {
+async fn other_proxies_see_nothing_of_it() {
     let (world, version) = world().await;
     hear(&world, "checkout-0", 2.0, 0.0);
-    let full = now(send(&world, request("", None), b"unread").await).await;
-    assert_eq!(full.get("cpu"), None);
-    let held = send(&world, request(&version, None), b"unread").await;
-    hear(&world, "checkout-0", 3.0, 0.0);
-    assert_eq!(answer(held).await.0, json!("unchanged"));
     let router = SyncRequest { proxy: PROXY.replace("sidecar", "router"), ..request(&version, None) };
-    assert_eq!(answer(send(&world, router, b"cpu").await).await.0, json!("unchanged"));
+    assert_eq!(answer(send(&world, router).await).await.0, json!("unchanged"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,14 +305,15 @@ async fn learns_what_a_request_costs_from_the_reports_that_it_counts() {
         let last = Some(Last { reported_ms, ..Last::default() });
         SyncRequest { last, load: load(departed), ..request(&version, Some(1.0)) }
     };
-    let cost = |world: &World| world.store.service("a").unwrap().proxies[0].cpu.and_then(|cpu| cpu.per_request_us);
+    let cost =
+        |world: &World| world.store.service_report("a").unwrap().servers[0].cpu.and_then(|cpu| cpu.per_request_us);
     let mut used = 0.0;
     for _ in 0..4 {
         hear(&world, "checkout-0", 1.0, used);
         advance(Duration::from_secs(2)).await;
         used += 1.0;
     }
-    let held = send(&world, report(100, Some(4_000)), b"cpu").await;
+    let held = send(&world, report(100, Some(4_000))).await;
     hear(&world, "checkout-0", 1.0, used);
     assert_eq!(cost(&world), None, "a held poll is not counted yet");
     let (told, _) = answer(held).await;
@@ -325,7 +321,7 @@ async fn learns_what_a_request_costs_from_the_reports_that_it_counts() {
     assert_eq!(cost(&world), Some(20_000.0));
     for since in [None, Some(1 << 50)] {
         hear(&world, "checkout-0", 1.0, used);
-        let _ = answer(send(&world, report(5, since), b"cpu").await).await;
+        let _ = answer(send(&world, report(5, since)).await).await;
     }
     assert_eq!(cost(&world), Some(20_000.0), "of an unknown time");
 }

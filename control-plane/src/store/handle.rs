@@ -11,7 +11,7 @@ use crate::agents::cpu::Cpus;
 use crate::clock::Clock;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -51,8 +51,7 @@ impl Store {
         let inner = Inner {
             state: State::new(replica.clone(), loads, Cpus::new(report_interval, now)),
             loaded: None,
-            refused: BTreeMap::new(),
-            refusal: None,
+            refused: BTreeSet::new(),
             history: History::default(),
         };
         Self(Arc::new(Shared { clock, replica, source: source.into(), report_interval, inner: Mutex::new(inner) }))
@@ -102,8 +101,7 @@ impl Store {
         let now = self.0.clock.now();
         let mut inner = self.lock();
         inner.history.refused(origin, &message, now);
-        inner.refused.insert(origin.to_owned(), (message.clone(), now));
-        inner.refusal = Some((origin.to_owned(), message, now));
+        inner.refused.insert(origin.to_owned());
     }
 
     /// Notes that the content of `origin` is good again, or gone.

@@ -3,7 +3,7 @@
 use super::history::History;
 use super::proxies::Record;
 use super::state::State;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 use tokio::time::Instant;
 
@@ -11,10 +11,8 @@ use tokio::time::Instant;
 pub struct Inner {
     pub state: State,
     pub loaded: Option<SystemTime>,
-    /// The refusals that are not resolved yet, by origin.
-    pub refused: BTreeMap<String, (String, SystemTime)>,
-    /// The origin, message and time of the last refusal.
-    pub refusal: Option<(String, String, SystemTime)>,
+    /// The origins of the refusals that are not resolved yet.
+    pub refused: BTreeSet<String>,
     pub history: History,
 }
 

@@ -16,7 +16,7 @@
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `charge` | the memory that a proxy takes |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
-//! | `view`, `overview`, `status`, `history` | what operators see |
+//! | `counts`, `status`, `history` | what operators see |
 
 #[cfg(test)]
 mod asked_tests;
@@ -24,6 +24,7 @@ mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
+mod counts;
 #[cfg(test)]
 mod cpu_tests;
 #[cfg(test)]
@@ -35,7 +36,6 @@ mod module;
 mod modules;
 mod names;
 mod outcome;
-mod overview;
 mod poll;
 mod polls;
 pub(crate) mod proxies;
@@ -50,9 +50,9 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod version;
-mod view;
 mod window;
 
+pub use counts::Counts;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;
@@ -60,6 +60,7 @@ pub use modules::{ModuleView, Modules};
 pub use outcome::{Answer, CpuAnswer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
 pub use staleness::STALE_AFTER;
-pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
+pub use status::{
+    Condition, ProxyCounts, ProxyState, SenderStatus, ServerStatus, ServiceReport, ServiceStatus, Status,
+};
 pub use version::{Kind, Reach, Version};
-pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};

@@ -9,7 +9,7 @@ const MAX_VERSION: usize = 32;
 /// The module of a proxy, by the headers of its poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Its version; none: the first release, which does not say.
+    /// Its version, if it says one.
     pub version: Option<String>,
     /// Its features.
     pub features: Features,

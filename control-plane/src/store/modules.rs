@@ -13,7 +13,7 @@ const MAX_NAMED: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleView {
-    /// The version of the module; `null`: the first release, which does not say.
+    /// The version of the module; `null`: it does not say.
     pub module: Option<String>,
     /// Its features.
     pub features: Vec<&'static str>,
@@ -28,8 +28,8 @@ impl ModuleView {
     pub fn of(record: &Record, catalog: &Catalog) -> Self {
         Self {
             module: record.module.version.clone(),
-            features: names(record.module.features),
-            lacking: names(catalog.lacking(&record.subscription, record.module.features)),
+            features: names(&record.module.features),
+            lacking: names(&catalog.lacking(&record.subscription, &record.module.features)),
             unread: record.unread.clone(),
         }
     }
@@ -50,7 +50,7 @@ pub struct Modules {
 /// The proxies with one version and the same features.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModuleCount {
-    /// The version; `null`: the first release.
+    /// The version; `null`: they do not say.
     pub module: Option<String>,
     /// The features.
     pub features: Vec<&'static str>,
@@ -83,7 +83,7 @@ pub struct UnreadParameters {
 /// Counts the modules of proxies.
 #[derive(Debug, Default)]
 pub struct Tally<'a> {
-    versions: BTreeMap<(Option<&'a str>, Features), usize>,
+    versions: BTreeMap<(Option<&'a str>, &'a Features), usize>,
     lacking: BTreeMap<Feature, (usize, Vec<&'a str>, BTreeSet<&'a str>)>,
     unread: Vec<(&'a str, &'a [String])>,
 }
@@ -91,7 +91,7 @@ pub struct Tally<'a> {
 impl<'a> Tally<'a> {
     /// Counts a connected proxy.
     pub fn add(&mut self, proxy: &'a str, record: &'a Record, catalog: &'a Catalog) {
-        let features = record.module.features;
+        let features = &record.module.features;
         *self.versions.entry((record.module.version.as_deref(), features)).or_default() += 1;
         for feature in catalog.lacking(&record.subscription, features).iter() {
             let (proxies, named, services) = self.lacking.entry(feature).or_default();
@@ -109,7 +109,7 @@ impl<'a> Tally<'a> {
 
     /// How many proxies lack each feature, of those that services in force need.
     pub fn lacking(&self, catalog: &Catalog) -> Vec<(Feature, usize)> {
-        catalog.needs().iter().map(|feature| (feature, self.lacking.get(&feature).map_or(0, |of| of.0))).collect()
+        catalog.needs().iter().map(|feature| (feature, self.lacking.get(feature).map_or(0, |of| of.0))).collect()
     }
 
     /// How many proxies could not read parameters.
@@ -125,7 +125,7 @@ impl<'a> Tally<'a> {
             proxies,
         });
         let lacking = self.lacking.into_iter().map(|(feature, (proxies, named, services))| Lacking {
-            feature: feature.name(),
+            feature,
             proxies,
             named: owned(named),
             services: owned(services.into_iter().take(MAX_NAMED)),
@@ -139,8 +139,8 @@ impl<'a> Tally<'a> {
     }
 }
 
-fn names(features: Features) -> Vec<&'static str> {
-    features.iter().map(Feature::name).collect()
+fn names(features: &Features) -> Vec<Feature> {
+    features.iter().collect()
 }
 
 fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {

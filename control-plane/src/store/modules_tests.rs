@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 const fn since(field: &'static str, value: Option<&'static str>, instead: Instead) -> Rule {
-    Rule { field, value, since: Some((Feature::Unread, instead)) }
+    Rule { field, value, feature: "spare", instead }
 }
 
 /// As if these had come with a feature.
@@ -29,7 +29,7 @@ fn publish(store: &Store, yaml: &str) {
 }
 
 fn new() -> Module {
-    Module::of(Some(b"2.0.0"), Some(b"unread,later"))
+    Module { version: Some("2.0.0".to_owned()), features: Features::from_iter(["spare"]) }
 }
 
 fn poll(proxy: &str, version: &str, module: Module) -> Poll {
@@ -99,27 +99,27 @@ async fn a_change_of_what_a_proxy_lacks_is_no_news_for_it() {
 #[tokio::test(start_paused = true)]
 async fn operators_see_versions_and_who_lacks_what() {
     let store = store(SERVICES);
-    assert_eq!(store.counts().proxies_lacking, [(Feature::Unread, 0)]);
+    assert_eq!(store.counts().proxies_lacking, [("spare", 0)]);
     for (proxy, module) in [("one", Module::default()), ("two", Module::default()), ("three", new()), ("cannot", new())]
     {
         given(&store, proxy, "", module).await;
     }
     let counts = store.counts();
-    assert_eq!((&counts.proxies_lacking[..], counts.proxies_unread), (&[(Feature::Unread, 2)][..], 1));
+    assert_eq!((&counts.proxies_lacking[..], counts.proxies_unread), (&[("spare", 2)][..], 1));
     let expected = json!({
         "versions": [
             {"module": null, "features": [], "proxies": 2},
-            {"module": "2.0.0", "features": ["unread"], "proxies": 2},
+            {"module": "2.0.0", "features": ["spare"], "proxies": 2},
         ],
-        "lacking": [{"feature": "unread", "proxies": 2, "named": ["one", "two"], "services": ["fewer", "none"]}],
+        "lacking": [{"feature": "spare", "proxies": 2, "named": ["one", "two"], "services": ["fewer", "none"]}],
         "unread": [{"proxy": "cannot", "services": ["plain"]}],
     });
     assert_eq!(serde_json::to_value(store.status().modules).unwrap(), expected);
-    let overview = store.overview();
-    let of = |proxy: &str| overview.proxies.iter().find(|view| view.proxy == proxy).unwrap().module.clone();
-    assert_eq!(of("one"), ModuleView { lacking: vec!["unread"], ..ModuleView::default() });
+    let senders = store.service_report("plain").unwrap().senders;
+    let of = |proxy: &str| senders.iter().find(|sender| sender.proxy == proxy).unwrap().module.clone();
+    assert_eq!(of("one"), ModuleView { lacking: vec!["spare"], ..ModuleView::default() });
     let module = Some("2.0.0".to_owned());
-    let view = ModuleView { module, features: vec!["unread"], ..ModuleView::default() };
+    let view = ModuleView { module, features: vec!["spare"], ..ModuleView::default() };
     assert_eq!([of("three"), of("cannot")], [view.clone(), ModuleView { unread: vec!["plain".into()], ..view }]);
     publish(&store, "services: {plain: {}}");
     assert_eq!((store.counts().proxies_lacking, store.status().modules.lacking), (vec![], vec![]), "nobody uses it");

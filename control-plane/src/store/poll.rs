@@ -1,6 +1,5 @@
 //! A validated poll: who asks, which version it has, what it subscribes to and how long it waits.
 
-use crate::load::Since;
 use bloc_daemon::ranges::{count, refused, within};
 use bloc_policy::config::ConfigError;
 use bloc_policy::latency::Histogram;
@@ -46,8 +45,7 @@ pub struct Poll {
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
-    /// What became of its polls before; `None`: an older proxy, whose counters count from its
-    /// start.
+    /// What became of its polls before; `None`: nothing that it knows of.
     pub(super) last: Option<Last>,
     /// The services of its version that it could not read, among those that it calls and serves.
     pub(super) unread: Vec<String>,
@@ -112,10 +110,9 @@ impl Poll {
         Self { identity, ..self }
     }
 
-    /// What the counters in `load` count from.
-    pub(super) fn since(&self) -> Since {
-        let counted = |last: &Last| Since::Counted(last.reported_ms.map(Duration::from_millis));
-        self.last.as_ref().map_or(Since::Start, counted)
+    /// The time that the counters in `load` cover; `None`: since the start of the proxy.
+    pub(super) fn span(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.last.as_ref()?.reported_ms?))
     }
 
     /// The same poll, of a proxy that runs this module.

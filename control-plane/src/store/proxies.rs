@@ -14,7 +14,6 @@ use super::polls::PollId;
 use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
-use crate::load::Since;
 use bloc_daemon::shares::{Share, Shares};
 use bloc_policy::sync::{ServiceCalls, ServiceLoad};
 use std::cell::Cell;
@@ -87,8 +86,8 @@ pub struct Record {
     pub(super) unread: Vec<String>,
     /// How its calls ended, until that is counted.
     pub(super) calls: Vec<ServiceCalls>,
-    /// What the counters in `load` count from.
-    pub(super) since: Since,
+    /// The time that the counters in `load` cover; `None`: since the start of the proxy.
+    pub(super) span: Option<Duration>,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
     /// The cores that it has, of what its pod's node agent says, and when it was last told of them.
@@ -144,7 +143,7 @@ impl Proxies {
                 module: Module::default(),
                 unread: Vec::new(),
                 calls: Vec::new(),
-                since: Since::Start,
+                span: None,
                 seen: now,
                 held: None,
                 cpu: None,
@@ -185,7 +184,7 @@ impl Proxies {
         record.calls.clone_from(&poll.calls);
         record.load.clone_from(&poll.load);
         record.cpu = poll.cpu;
-        record.since = poll.since();
+        record.span = poll.span();
         record.seen = now;
         record
     }

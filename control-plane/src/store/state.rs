@@ -27,7 +27,7 @@ use super::proxies::{Gone, Proxies, Record};
 use super::version::{Kind, Reach, Version};
 use crate::agents::cpu::{Cpus, pod_of};
 use crate::latency::{Latencies, LatencyReport};
-use crate::load::{Loads, Report, Signals, Since};
+use crate::load::{Loads, Report, Signals};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl State {
         record.window.arrive(poll.last.as_ref(), &self.replica, now);
         record.told_elsewhere(poll.last.as_ref(), &self.replica, now);
         self.drop_gone();
-        let report = Report { proxy: &poll.proxy, load: &poll.load, since: poll.since() };
+        let report = Report { proxy: &poll.proxy, load: &poll.load, span: poll.span() };
         let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
         self.loads.hear(report, |name| self.catalog.get(name).is_some(), counts, now);
         Ok(self.decide(&poll.proxy, now))
@@ -157,7 +157,7 @@ impl State {
         if ahead.is_some() && look <= now {
             return Arrival::Answered(self.unchanged(proxy, now));
         }
-        let cpu = self.cpu_of(proxy, record, now);
+        let cpu = self.cpu_of(proxy, now);
         let again = match record.version.clone() {
             Some(version) if cpu.is_news(record, now) => {
                 if let Some(record) = self.proxies.get_mut(proxy) {
@@ -172,7 +172,7 @@ impl State {
         };
         let again = again.into_iter().chain(ahead.map(|_| look)).min();
         let cores = record.cpu;
-        let of_pod = record.pod(proxy).map(|pod| OfPod { pod: pod.into(), cores });
+        let of_pod = pod_of(proxy).map(|pod| OfPod { pod: pod.into(), cores });
         let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), lacks, of_pod);
         if let Some(record) = self.proxies.get_mut(proxy) {
             (record.held, record.behind, record.ahead) = (Some(id), None, ahead);
@@ -215,14 +215,14 @@ impl State {
         let reported = record.seen;
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
-        if let (Some(pod), Since::Counted(span)) = (pod_of(proxy), record.since) {
-            if let Some(span) = span {
+        if let Some(pod) = pod_of(proxy) {
+            if let Some(span) = record.span {
                 let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
                 self.cpus.count(pod, departed, span, reported);
             }
             self.cpus.asks.add(pod, &record.load);
         }
-        let report = Report { proxy, load: &record.load, since: record.since };
+        let report = Report { proxy, load: &record.load, span: record.span };
         let in_force = |name: &str| self.catalog.get(name).is_some();
         self.loads.count(report, in_force, now);
         let caller = record.workload(proxy);
@@ -255,7 +255,7 @@ impl State {
         match record.digest.get() {
             Some((of, digest)) if of == generation => digest,
             _ => {
-                let digest = self.catalog.digest_of(&record.subscription, record.module.features);
+                let digest = self.catalog.digest_of(&record.subscription, &record.module.features);
                 record.digest.set(Some((generation, digest)));
                 digest
             }
@@ -309,7 +309,7 @@ impl State {
     }
 
     fn answer(&self, record: &Record, digest: u64) -> Answer {
-        let services = self.catalog.fitted(&record.subscription, record.module.features);
+        let services = self.catalog.fitted(&record.subscription, &record.module.features);
         let services = services.map(|(name, service)| (name.clone(), service)).collect();
         Answer { version: Version::new(digest, &self.reach), services, cpu: None }
     }

@@ -7,12 +7,13 @@ use super::inner::Inner;
 use super::modules::{ModuleView, Modules, Tally};
 use super::proxies::Record;
 use super::state::State;
-use crate::agents::cpu::AppView;
+use crate::agents::cpu::{AppView, pod_of};
 use crate::clock::rfc3339;
 use crate::latency::{EdgeView, LatencyView};
 use crate::load::{EventRates, ServerLoad, Signals};
 use crate::snapshot::Service;
 use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};
+use bloc_policy::sync::ServerCpu;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
@@ -87,7 +88,9 @@ pub struct Status {
 pub struct ProxyCounts {
     /// Those that count at this replica.
     pub connected: usize,
-    /// Those of them that do not take the newest state.
+    /// Those of them that have the newest state.
+    pub current: usize,
+    /// Those of them that have not taken the newest state for a while.
     pub stale: usize,
     /// Those that this replica has heard of within the last hour but does not count: they poll
     /// another one, or are gone.
@@ -149,6 +152,19 @@ pub enum ProxyState {
     Elsewhere,
 }
 
+/// A server of a service.
+#[derive(Clone, Debug)]
+pub struct ServerStatus {
+    /// Its last report.
+    pub load: ServerLoad,
+    /// When it was heard of (RFC 3339).
+    pub seen: String,
+    /// What is known of the CPU of its pod; `None`: nothing.
+    pub cpu: Option<ServerCpu>,
+    /// What its proxy runs.
+    pub module: ModuleView,
+}
+
 /// One service in detail.
 #[derive(Clone, Debug)]
 pub struct ServiceReport {
@@ -158,8 +174,8 @@ pub struct ServiceReport {
     pub spec: ServiceSpec,
     /// Its parameters, with defaults filled in.
     pub parameters: ServiceParameters,
-    /// Its servers by proxy, when each was heard of (RFC 3339), and what it runs.
-    pub servers: Vec<(ServerLoad, String, ModuleView)>,
+    /// Its servers by proxy.
+    pub servers: Vec<ServerStatus>,
     /// The proxies that call it.
     pub senders: Vec<SenderStatus>,
     /// Who calls it, the heaviest first.
@@ -177,6 +193,9 @@ impl Store {
         let (mut stale, mut modules) = (Vec::new(), Tally::default());
         for (proxy, record) in inner.state.proxies.iter() {
             let sender = self.sender(&inner, proxy, record, now);
+            if sender.state != ProxyState::Elsewhere && inner.state.is_current(record) {
+                proxies.current += 1;
+            }
             match sender.state {
                 ProxyState::Elsewhere => proxies.elsewhere += 1,
                 ProxyState::Current => proxies.connected += 1,
@@ -228,18 +247,22 @@ impl Store {
             .map(|(proxy, record)| self.sender(&inner, proxy, record, now))
             .collect();
         let connected = senders.iter().filter(|sender| sender.state != ProxyState::Elsewhere).count();
-        let State { loads, proxies, catalog, .. } = &inner.state;
+        let State { loads, proxies, catalog, cpus, .. } = &inner.state;
         let servers = loads.servers(name, |proxy, at| proxies.count_here(proxy, at), now);
-        let heard = |server: ServerLoad| {
-            let seen = self.ago(server.seen, now);
-            let module = proxies.get(&server.proxy).map(|record| ModuleView::of(record, catalog));
-            (server, seen, module.unwrap_or_default())
+        let server = |load: ServerLoad| {
+            let module = proxies.get(&load.proxy).map(|record| ModuleView::of(record, catalog));
+            ServerStatus {
+                seen: self.ago(load.seen, now),
+                cpu: pod_of(&load.proxy).and_then(|pod| cpus.known(pod, now)),
+                module: module.unwrap_or_default(),
+                load,
+            }
         };
         Some(ServiceReport {
             status: service_status(&inner, name, service, connected, now),
             spec: service.spec().clone(),
             parameters: service.parameters().clone(),
-            servers: servers.into_iter().map(heard).collect(),
+            servers: servers.into_iter().map(server).collect(),
             senders,
             callers: inner.state.latencies.edges(Some(name), now),
         })

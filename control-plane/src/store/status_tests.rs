@@ -21,7 +21,7 @@ async fn counts_connected_stale_and_absent_proxies_apart() {
     world.answered("gone", "", &["a"]).await;
     let_it_lag(&world, "").await;
     let status = world.store.status();
-    assert_eq!(status.proxies, ProxyCounts { connected: 2, stale: 1, elsewhere: 1 });
+    assert_eq!(status.proxies, ProxyCounts { connected: 2, current: 1, stale: 1, elsewhere: 1 });
     assert_eq!(status.stale.iter().map(|sender| &*sender.proxy).collect::<Vec<_>>(), ["lagging"]);
     assert_eq!(status.services.iter().map(|service| service.senders).collect::<Vec<_>>(), [2, 0]);
     let senders = world.store.service_report("a").unwrap().senders;

@@ -56,11 +56,6 @@ impl Subscription {
         holds(&self.calls, service)
     }
 
-    /// Whether it calls or serves this service.
-    pub fn contains(&self, service: &str) -> bool {
-        self.calls(service) || holds(&self.serves, service)
-    }
-
     /// Whether it consists of exactly these names; both lists must be ascending and without
     /// repetitions.
     pub fn is_of(&self, calls: &[String], serves: &[String]) -> bool {
@@ -86,7 +81,7 @@ mod tests {
         assert_eq!((texts(&["a"], &[]), texts(&[], &["a"])), (list(&["a"]), list(&["a"])));
         assert!(texts(&[], &[]).is_empty());
         let one = of(&["a", "c"], &["b"]);
-        assert!(one.calls("c") && !one.calls("b") && one.contains("b") && !one.contains("d"));
+        assert!(one.calls("c") && !one.calls("b"));
         assert!(one.is_of(&list(&["a", "c"]), &list(&["b"])));
         assert!(!one.is_of(&list(&["a"]), &list(&["b", "c"])) && !one.is_of(&list(&["a", "c"]), &[]));
     }

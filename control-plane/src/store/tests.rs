@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::load::ReportInterval;
 use crate::snapshot::Snapshot;
-use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
+use bloc_policy::sync::{Last, ServiceLoad, SyncRequest, SyncResponse};
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -294,20 +294,19 @@ async fn closing_ends_all_polls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_overview_shows_services_refusals_and_proxies() {
+async fn the_status_shows_refusals_and_proxies() {
     let world = World::new("services: {a: {retries: 1}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let _poll = world.held("p", &version, &["a"]).await;
     world.store.refuse("file", "services.a.retries: 11 is not allowed; allowed: 0 to 10".into());
-    let view = world.store.overview();
-    assert_eq!((view.version.as_str(), view.source.as_str()), (version.as_str(), "test"));
-    assert_eq!(view.loaded.as_deref(), Some("1970-01-01T00:16:40.000Z"));
-    assert_eq!(view.services["a"].spec.retries, Some(1));
-    assert!(view.refusal.is_some_and(|r| r.message.contains("allowed: 0 to 10") && !r.resolved));
-    let [proxy] = &view.proxies[..] else { panic!("{:?}", view.proxies) };
-    assert_eq!((proxy.proxy.as_str(), &proxy.version, proxy.connected, proxy.current), ("p", &version, true, true));
-    assert_eq!(world.store.counts().proxies_stale, 0);
-    assert_eq!((view.refused.len(), world.store.counts().refused), (1, 1));
+    let status = world.store.status();
+    assert_eq!((status.version.as_str(), status.source.as_str()), (version.as_str(), "test"));
+    assert_eq!(status.loaded.as_deref(), Some("1970-01-01T00:16:40.000Z"));
+    let [refusal] = &status.refusals[..] else { panic!("{:?}", status.refusals) };
+    assert!(refusal.message.as_ref().unwrap().contains("allowed: 0 to 10") && !refusal.resolved);
+    assert_eq!((status.proxies.connected, status.proxies.current), (1, 1));
+    let counts = world.store.counts();
+    assert_eq!((counts.proxies_stale, counts.refused), (0, 1));
     world.publish("services: {a: {retries: 2}}");
     world.store.resolve("file");
     tokio::task::yield_now().await;
@@ -317,11 +316,11 @@ async fn the_overview_shows_services_refusals_and_proxies() {
         tokio::time::advance(Duration::from_secs(5)).await;
         world.answered("p", &version, &["a"]).await;
     }
-    assert_eq!(world.store.counts().proxies_stale, 1);
-    assert!(!world.store.overview().proxies[0].current);
-    assert!(world.store.overview().refusal.is_some_and(|r| r.resolved));
-    assert_eq!(world.store.service("a").unwrap().proxies.len(), 1);
-    assert!(world.store.service("b").is_none());
+    let status = world.store.status();
+    assert_eq!((status.proxies.connected, status.proxies.current, status.proxies.stale), (1, 0, 1));
+    assert_eq!((status.refusals.len(), world.store.counts().refused), (0, 0));
+    let report = world.store.service_report("a").unwrap();
+    assert_eq!((report.spec.retries, report.senders.len()), (Some(2), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,11 +333,12 @@ async fn proxies_of_servers_report_every_interval() {
         serves: vec!["a".into()],
         load: vec![ServiceLoad {
             service: "a".into(),
-            departed: 10 * start.elapsed().as_secs(),
+            arrived: 50,
             in_flight: 2,
             service_rate: Some(20.0),
             ..ServiceLoad::default()
         }],
+        last: Some(Last { reported_ms: Some(5_000), ..Last::default() }),
         ..SyncRequest::default()
     };
     for _ in 0..4 {
@@ -347,10 +347,10 @@ async fn proxies_of_servers_report_every_interval() {
         assert!(matches!((p.unwrap(), q.unwrap()), (Outcome::Unchanged, Outcome::Unchanged)));
     }
     assert_eq!(start.elapsed().as_secs(), 20, "held 5 s each, not 30");
-    let load = world.store.service("a").unwrap().load.unwrap();
+    let load = world.store.service_report("a").unwrap().status.load.unwrap();
     assert_eq!((load.servers, load.demand_requests, load.arrival_rate_per_second), (2, 4, Some(20.0)));
     assert_eq!(load.utilisation_ratio, Some(0.5));
-    assert_eq!(world.store.service("b").unwrap().load, None);
+    assert_eq!(world.store.service_report("b").unwrap().status.load, None);
     world.publish("services: {b: {}}");
     assert!(world.store.signals().is_empty(), "the service is gone");
     world.answered("r", "", &["b"]).await;

@@ -75,7 +75,7 @@ impl Server {
 
     /// The version of all services.
     pub fn version(&self) -> String {
-        self.store.overview().version
+        self.store.status().version
     }
 
     pub async fn get(&self, path: &str) -> (StatusCode, String) {

@@ -91,10 +91,8 @@ async fn an_endpoint_that_becomes_unready_gets_no_more_requests() {
         }));
     }
     until("a poll of every sidecar for the service", async || {
-        let seen: serde_json::Value = serde_json::from_str(&control_plane.get("/v1/services").await).unwrap();
-        let current =
-            |proxy: &&serde_json::Value| proxy["current"] == true && proxy["services"][0] == "a.shop.svc.cluster.local";
-        seen["proxies"].as_array().unwrap().iter().filter(current).count() == SENDERS
+        let status: serde_json::Value = serde_json::from_str(&control_plane.get("/v1/status").await).unwrap();
+        status["proxies"]["current"] == SENDERS && status["services"][0]["senders"] == SENDERS
     })
     .await;
     let before = servers[0].count();

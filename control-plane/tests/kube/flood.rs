@@ -262,7 +262,8 @@ async fn answers_honest_polls_within_bounded_memory_during_a_flood() {
     cluster.slice("a", "a-1", &ips(0..2)).await;
     let control_plane = cluster.control_plane_with("one", &["--identity", "spiffe"]).await;
     until("readiness", async || control_plane.is_ready().await).await;
-    until("the slices", async || control_plane.get(&format!("/v1/services/{A}")).await.contains("10.1.0.1")).await;
+    until("the slices", async || control_plane.get(&format!("/v1/status/services/{A}")).await.contains("10.1.0.1"))
+        .await;
     let lists = cluster.lists();
     assert!(lists > 0, "the audit log counts");
 

@@ -23,7 +23,8 @@ nextest=$(.ci/tool cargo-nextest)
 read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane}"
 # Replicas are upgraded to the next version.
 if [ "$profile" = kube ] && [ -z "${BLOC_BUILD_AFTER-}" ]; then
-  BLOC_BUILD_AFTER=$(control-plane/tests/kube/next-build "${CARGO_TARGET_DIR:-target}" | tail -n 1)
+  .ci/next-build control-plane
+  BLOC_BUILD_AFTER=$(realpath "${CARGO_TARGET_DIR:-target}/next/bloc-control-plane")
   export BLOC_BUILD_AFTER
 fi
 # Where the tests run there is no network, and so no cargo: what it knows comes along in two files.

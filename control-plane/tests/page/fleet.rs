@@ -79,16 +79,18 @@ impl Fleet {
 impl Proxy {
     async fn ask(self, store: Store) {
         let start = Instant::now();
-        let mut version = String::new();
+        let (mut version, mut reported) = (String::new(), 0.0);
         loop {
+            let now = start.elapsed().as_secs_f64();
+            let before = std::mem::replace(&mut reported, now);
             let request = SyncRequest {
                 proxy: self.id.clone(),
                 version: version.clone(),
                 services: self.calls.clone(),
                 serves: self.serves.iter().map(|load| load.service.clone()).collect(),
                 wait: Some(WAIT.to_owned()),
-                load: self.serves.iter().map(|load| load.at(start.elapsed().as_secs_f64())).collect(),
-                last: (!self.reports.is_empty()).then(Last::default),
+                load: self.serves.iter().map(|load| load.between(before, now)).collect(),
+                last: Some(Last { reported_ms: Some(((now - before) * 1e3) as u64), ..Last::default() }),
                 unread: self.unread.clone(),
                 calls: self.reports.clone(),
                 cpu: None,
@@ -105,20 +107,20 @@ impl Proxy {
 }
 
 impl Load {
-    /// The report after this many seconds.
-    fn at(&self, seconds: f64) -> ServiceLoad {
+    /// What has happened between these seconds since the start.
+    fn between(&self, before: f64, now: f64) -> ServiceLoad {
         let turn = std::f64::consts::TAU / 20.0;
-        // The integral of 1 + swing * sin(turn * t), so that rates oscillate and counters only
-        // grow.
-        let weight = seconds + self.swing * (1.0 - (turn * seconds).cos()) / turn;
-        let grown = |per_second: u64| (per_second as f64 * weight) as u64;
+        // The integral of 1 + swing * sin(turn * t), so that rates oscillate.
+        let weight = |seconds: f64| seconds + self.swing * (1.0 - (turn * seconds).cos()) / turn;
+        let sum = |per_second: u64, seconds| (per_second as f64 * weight(seconds)) as u64;
+        let grown = |per_second| sum(per_second, now) - sum(per_second, before);
         let e = &self.events;
         ServiceLoad {
             service: self.service.clone(),
-            in_flight: (self.in_flight as f64 * (1.0 + self.swing * (turn * seconds).sin())) as u64,
+            in_flight: (self.in_flight as f64 * (1.0 + self.swing * (turn * now).sin())) as u64,
             capacity: self.capacity,
             departed: grown(self.departed),
-            arrived: 0,
+            arrived: grown(self.departed),
             service_rate: self.service_rate,
             latency: self.latency.clone(),
             events: ServiceEvents {

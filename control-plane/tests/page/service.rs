@@ -4,7 +4,7 @@ use crate::browser::{Browser, in_browser};
 use crate::fleet::{Fleet, Load, Proxy};
 use bloc_control_plane::Snapshot;
 use bloc_control_plane::store::Module;
-use bloc_policy::features::Feature;
+use bloc_policy::features::Features;
 use bloc_policy::features::table::{Instead, Rule};
 use bloc_policy::latency::histogram::bucket;
 use bloc_policy::latency::{Calls, Histogram};
@@ -93,10 +93,10 @@ fn fleet(fleet: &mut Fleet) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_names_the_modules_and_the_proxies_that_lack_a_feature() {
     const RULES: &[Rule] =
-        &[Rule { field: "routing", value: Some("bid"), since: Some((Feature::Unread, Instead::Withhold)) }];
+        &[Rule { field: "routing", value: Some("bid"), feature: "spare", instead: Instead::Withhold }];
     in_browser(|browser| async move {
         let mut world = Fleet::of(Snapshot::from_yaml_by(SERVICES, RULES).unwrap(), SAMPLE_EVERY).await;
-        let module = Module::of(Some(b"2.0.0"), Some(b"unread"));
+        let module = Module { version: Some("2.0.0".to_owned()), features: Features::from_iter(["spare"]) };
         world.add(Proxy {
             id: "shop-0".into(),
             serves: vec![load("shop", 0)],
@@ -108,22 +108,22 @@ async fn the_page_names_the_modules_and_the_proxies_that_lack_a_feature() {
         world.add(Proxy { id: "new".into(), calls: calls.clone(), module, unread, ..Proxy::default() });
         world.add(Proxy { id: "old".into(), calls, ..Proxy::default() });
         browser.open(&world.url).await;
-        browser.until_shown("#attention", "1 proxy lacks unread, needed by shop: old").await;
+        browser.until_shown("#attention", "1 proxy lacks spare, needed by shop: old").await;
         browser
             .until_shown(
                 "#attention",
                 "new could not read the parameters of calm; it keeps the last good ones, or passes requests untouched if there are none",
             )
             .await;
-        browser.until_shown("#facts", "modules first release (1), 2.0.0 (2)").await;
+        browser.until_shown("#facts", "modules unknown version (1), 2.0.0 (2)").await;
         browser.until_shown("#service-rows", "shop").await;
         let _: () = browser
             .value("void [...document.querySelectorAll('#service-rows a')].find(a => a.innerText === 'shop').click()")
             .await;
         browser.until_shown("#service", "shop-0").await;
-        assert_eq!(row(&browser, "shop-0").await[10], "2.0.0: unread");
-        assert_eq!(row(&browser, "new").await[3], "2.0.0: unread; could not read calm");
-        assert_eq!(row(&browser, "old").await[3], "first release; lacks unread");
+        assert_eq!(row(&browser, "shop-0").await[10], "2.0.0: spare");
+        assert_eq!(row(&browser, "new").await[3], "2.0.0: spare; could not read calm");
+        assert_eq!(row(&browser, "old").await[3], "unknown version; lacks spare");
     })
     .await;
 }

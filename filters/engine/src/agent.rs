@@ -29,7 +29,7 @@ use crate::vm::Vm;
 use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{ConfigError, ControlPlane, Services};
 use bloc_policy::cpu::Supply;
-use bloc_policy::features::{FEATURES_HEADER, Feature, Features, MODULE_HEADER};
+use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::follower::{Follower, News};
 use bloc_policy::polls::{self, Outcome, Polls, Question};
 use bloc_policy::roster::{self, Added};
@@ -55,8 +55,6 @@ pub struct Agent<H: Host> {
     control_plane: Option<ControlPlane>,
     /// The cluster asked last; empty: none yet.
     asks: String,
-    /// The features of the control plane that answered last.
-    features: Features,
     /// What this VM has of the control plane's state.
     follower: Follower,
     /// Likewise of the CPU.
@@ -79,7 +77,6 @@ impl<H: Host> Agent<H> {
             vm: Rc::clone(vm),
             control_plane: None,
             asks: String::new(),
-            features: Features::default(),
             follower: Follower::new(vm.number),
             supply: Supply::default(),
             polls: Polls::default(),
@@ -117,7 +114,6 @@ impl<H: Host> Agent<H> {
             self.supply.follow(now);
             self.vm.provide(self.supply.get());
             self.polls.reset();
-            self.features = Features::default();
         }
     }
 
@@ -267,10 +263,7 @@ impl<H: Host> Agent<H> {
         let wait = if self.reporter.has_more() { LEAST_WAIT } else { control_plane.wait() };
         let cluster = control_plane.cluster();
         let (mut report, mut load, last) = self.reporter.begin(cluster, &serves, wait, now);
-        // Without `last` nobody says what was counted.
-        let takes_latencies = self.features.has(Feature::Latency) && last.is_some();
-        let calls = takes_latencies.then(|| self.reporter.latencies(&mut report, &mut load, &services, now));
-        let unread = self.features.has(Feature::Unread).then(|| self.follower.unread().to_vec());
+        let calls = self.reporter.latencies(&mut report, &mut load, &services, now);
         let request = SyncRequest {
             proxy: self.vm.host.node(),
             version: self.follower.version().to_owned(),
@@ -278,10 +271,10 @@ impl<H: Host> Agent<H> {
             serves: serves.iter().cloned().collect(),
             wait: Some(format!("{}ms", wait.as_millis())),
             load,
-            last,
-            unread: unread.unwrap_or_default(),
-            calls: calls.unwrap_or_default(),
-            cpu: self.supply.get().cores.filter(|_| self.features.has(Feature::Cpu)),
+            last: Some(last),
+            unread: self.follower.unread().to_vec(),
+            calls,
+            cpu: self.supply.get().cores,
         };
         let features = Features::own().to_string();
         let body = serde_json::to_vec(&request).unwrap_or_default();
@@ -318,10 +311,6 @@ impl<H: Host> Agent<H> {
             self.step_down();
             return true;
         }
-        if let Some(answer) = answer {
-            // The first release refuses with 400 what it does not know, and names no features.
-            self.features = answer.features.as_deref().map(Features::read).unwrap_or_default();
-        }
         let now = self.vm.host.now();
         let outcome = self.outcome(&answered.question, answer);
         let (outcome, why) = outcome.map_or_else(|why| (Outcome::Failed, why), |outcome| (outcome, String::new()));
@@ -337,10 +326,7 @@ impl<H: Host> Agent<H> {
         let answer = answer.ok_or("no answer")?;
         match &*answer.status {
             b"200" => self.take(question, &answer.body).map_err(|error| format!("answer refused: {error}")),
-            b"304" => {
-                self.hear_of_cpu(question, None);
-                Ok(Outcome::Unchanged { retry_after: answer.retry_after() })
-            }
+            b"304" => Ok(Outcome::Unchanged { retry_after: answer.retry_after() }),
             status => {
                 let said = answer.body.get(..MAX_SHOWN).unwrap_or(&answer.body);
                 let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(said));
@@ -352,7 +338,9 @@ impl<H: Host> Agent<H> {
     /// Takes the answer to this question.
     fn take(&mut self, question: &Question, body: &[u8]) -> Result<Outcome, ConfigError> {
         let Answer { state, cpu } = Answer::read(body)?;
-        self.hear_of_cpu(question, cpu);
+        if let Some(cpu) = cpu {
+            self.hear_of_cpu(question, cpu);
+        }
         let Some(state) = state else { return Ok(Outcome::Cpu) };
         if let Some(news) = self.follower.answered_with(&self.vm.host, question.stamp, state, body)? {
             for (_, why) in &news.unread {

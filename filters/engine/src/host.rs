@@ -105,8 +105,6 @@ pub struct PostAnswer {
     pub retry_after: Option<Vec<u8>>,
     /// The value of [`REPLICA_HEADER`](bloc_policy::sync::REPLICA_HEADER).
     pub replica: Option<Vec<u8>>,
-    /// The value of [`FEATURES_HEADER`](bloc_policy::features::FEATURES_HEADER).
-    pub features: Option<Vec<u8>>,
     /// The body.
     pub body: Vec<u8>,
 }

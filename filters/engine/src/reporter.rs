@@ -7,7 +7,6 @@
 
 use crate::host::{Host, PostAnswer};
 use crate::service_metrics::ServiceMetrics;
-use bloc_policy::features::{Feature, Features};
 use bloc_policy::latency::store::{self, Side};
 use bloc_policy::latency::{BUCKETS, Calls, Growth, Histogram};
 use bloc_policy::polls;
@@ -66,7 +65,7 @@ impl<H: Host> Reporter<H> {
         serves: &BTreeSet<String>,
         wait: Duration,
         now: Timestamp,
-    ) -> (Report, Vec<ServiceLoad>, Option<Last>) {
+    ) -> (Report, Vec<ServiceLoad>, Last) {
         self.under_way.retain(|_, report| now < report.until);
         for service in serves {
             if !self.metrics.contains_key(service) {
@@ -137,7 +136,7 @@ impl<H: Host> Reporter<H> {
             Some(token) => {
                 self.under_way.insert(token, report);
             }
-            None => report.end(&self.host, End::NotCounted, Features::NONE),
+            None => report.end(&self.host, End::NotCounted),
         }
     }
 
@@ -146,14 +145,13 @@ impl<H: Host> Reporter<H> {
     pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) {
         let Some(report) = self.under_way.remove(&token) else { return };
         let end = answer.map_or(End::NotCounted, |answer| End::of(&answer.status, answer.replica.as_deref()));
-        let features = answer.and_then(|answer| answer.features.as_deref()).map(Features::read);
-        report.end(&self.host, end, features.unwrap_or_default());
+        report.end(&self.host, end);
     }
 
     /// The answers to the polls under way will never come.
     pub fn lost(&mut self) {
         for report in std::mem::take(&mut self.under_way).into_values() {
-            report.end(&self.host, End::NotCounted, Features::NONE);
+            report.end(&self.host, End::NotCounted);
         }
     }
 }
@@ -177,11 +175,10 @@ impl Report {
         Some(growth)
     }
 
-    /// It is over; `features`: those of the control plane that answered.
-    fn end(self, host: &impl Host, end: End<'_>, features: Features) {
+    fn end(self, host: &impl Host, end: End<'_>) {
         let now = host.now();
         self.to.end(host, self.id, end, now);
-        let counted = matches!(end, End::Counted(_)) && features.has(Feature::Latency);
+        let counted = matches!(end, End::Counted(_));
         for (side, service) in self.taken {
             store::settle(host, side, &service, self.id, counted);
         }

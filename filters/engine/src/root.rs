@@ -21,7 +21,6 @@ use crate::queue::Turns;
 use crate::service::Service;
 use crate::vm::Vm;
 use bloc_policy::config::PluginConfig;
-use bloc_policy::features::Features;
 use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -137,7 +136,7 @@ impl<H: Host> Root<H> {
         };
         if !configuration.passed_over().is_empty() {
             let names = configuration.passed_over();
-            log::warn!("{}: with: passed over {names:?}; this module has {}", self.plugin.root_id(), Features::own());
+            log::warn!("{}: with: ignored {names:?}, features that this module does not have", self.plugin.root_id());
         }
         let vm = &self.engine.vm;
         let inbound = self.plugin == Plugin::Inbound;

@@ -5,7 +5,7 @@
 //! eighth larger.
 //!
 //! ```text
-//! ledger = FORMAT known newest answer part u32 { id until part }
+//! ledger = FORMAT newest answer part u32 { id until part }
 //! id     = u64 u64
 //! answer = text u64            without an answer the text is empty
 //! part   = from-start nanos u32 { text 8*i64 }
@@ -42,8 +42,6 @@ pub struct ReportId {
 pub enum End<'a> {
     /// This replica has answered, and has counted the report.
     Counted(&'a str),
-    /// Status 400: perhaps a control plane that does not know [`Last`].
-    Refused,
     /// It failed, or was answered without being counted.
     NotCounted,
 }
@@ -55,7 +53,6 @@ impl<'a> End<'a> {
         let name = |name: &&[u8]| (1..=MAX_REPLICA).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
         match (status, replica.filter(name).and_then(|name| str::from_utf8(name).ok())) {
             (b"200" | b"304", Some(replica)) => Self::Counted(replica),
-            (b"400", _) => Self::Refused,
             _ => Self::NotCounted,
         }
     }
@@ -64,7 +61,6 @@ impl<'a> End<'a> {
 /// What the threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    known: bool,
     /// The poll that began last.
     newest: ReportId,
     /// The replica that answered last, and when, in nanoseconds of the host's clock.
@@ -108,13 +104,9 @@ impl Ledger {
         id: ReportId,
         (now, until): (Timestamp, Timestamp),
         load: &mut [ServiceLoad],
-    ) -> Option<Last> {
+    ) -> Last {
         self.newest = id;
         self.under_way.retain(|poll| now.as_nanos() < poll.until);
-        if !self.known {
-            without_arrivals(load);
-            return None;
-        }
         let full = self.under_way.len() >= MAX_UNDER_WAY;
         let covered = self.parts().fold(0_i64, |sum, part| sum.saturating_add(part.nanos));
         let mut part = Part {
@@ -138,7 +130,7 @@ impl Ledger {
         }
         let (replica, answered) = self.answer.clone().unwrap_or_default();
         let answered = if replica.is_empty() { now } else { Timestamp::from_nanos(answered) };
-        Some(Last { replica, answered_ms: millis(now.since(answered)), reported_ms })
+        Last { replica, answered_ms: millis(now.since(answered)), reported_ms }
     }
 
     pub(crate) fn end(&mut self, id: ReportId, end: End<'_>, now: Timestamp) {
@@ -146,16 +138,12 @@ impl Ledger {
         let part = at.map(|at| self.under_way.remove(at).part);
         match end {
             End::Counted(replica) => {
-                self.known = true;
                 self.answer = Some((replica.to_owned(), now.as_nanos()));
                 self.counted.add(part.unwrap_or_default());
-                return;
             }
-            End::Refused => self.known = false,
-            End::NotCounted => {}
+            // The end of an older poll says nothing about the replica that answered a newer one.
+            End::NotCounted => drop(self.answer.take_if(|_| self.newest == id)),
         }
-        // The end of an older poll says nothing about the replica that answered a newer one.
-        self.answer.take_if(|_| self.newest == id);
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -176,9 +164,10 @@ impl Ledger {
     }
 }
 
-/// Without [`Last`] arrivals are left out: older control planes do not know the field.
-pub(crate) fn without_arrivals(load: &mut [ServiceLoad]) {
-    load.iter_mut().for_each(|load| load.arrived = 0);
+/// What a report says of which nothing may count: it is not in the ledger.
+pub(crate) fn without_events(load: &mut [ServiceLoad]) -> Last {
+    load.iter_mut().for_each(|load| Events::default().write(load));
+    Last { reported_ms: Some(0), ..Last::default() }
 }
 
 impl Part {
@@ -262,7 +251,7 @@ impl Events {
 impl Ledger {
     /// The bytes of this ledger.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT, u8::from(self.known)];
+        let mut out = vec![FORMAT];
         encode_id(&mut out, self.newest);
         let (replica, answered) = self.answer.as_ref().map_or(("", 0), |(replica, at)| (replica, *at));
         encode_text(&mut out, replica);
@@ -280,7 +269,7 @@ impl Ledger {
     /// None if these bytes are not a ledger.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
-        let [FORMAT, known @ 0..=1] = from.bytes()? else { return None };
+        let [FORMAT] = from.bytes()? else { return None };
         let newest = from.id()?;
         let (replica, answered) = (from.text()?, from.u64()?);
         let counted = from.part()?;
@@ -288,7 +277,7 @@ impl Ledger {
             .map(|_| Some(UnderWay { id: from.id()?, until: from.u64()?, part: from.part()? }))
             .collect::<Option<_>>()?;
         let answer = (!replica.is_empty()).then_some((replica, answered));
-        from.0.is_empty().then_some(Self { known: known == 1, newest, answer, counted, under_way })
+        from.0.is_empty().then_some(Self { newest, answer, counted, under_way })
     }
 }
 

@@ -9,16 +9,14 @@
 //! report = counter - counted - under way
 //! ```
 //!
-//! | the poll ends with | its part | `known` | the last answer |
-//! |---|---|---|---|
-//! | an answer with [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) | is counted | yes | this one |
-//! | status 400 | is in the next report again | no | none, if no poll has begun since |
-//! | anything else, or nothing until its time is over | is in the next report again | stays | none, likewise |
+//! | the poll ends with | its part | the last answer |
+//! |---|---|---|
+//! | an answer with [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) | is counted | this one |
+//! | anything else, or nothing until its time is over | is in the next report again | none, if no poll has begun since |
 //!
-//! While the control plane is not `known`, as at first, polls go without [`Last`]: their counters
-//! count from the start of the proxy, and the ledger stays as it is. The time that the reports
-//! cover is counted in the same way, as one more counter. Polls that a newer one has superseded end
-//! by the same table, because another replica does not know that they are superseded.
+//! The time that the reports cover is counted in the same way, as one more counter. Polls that a
+//! newer one has superseded end by the same table, because another replica does not know that they
+//! are superseded.
 //!
 //! # When an event counts twice, or not at all
 //!
@@ -28,25 +26,11 @@
 //! read (a module of another version has written it), so that all counts as counted. A counter that
 //! falls was reset, together with all of its service: they count from zero again.
 //!
-//! # Versions of the control plane
-//!
-//! Proxies and control plane may be upgraded in any order, and rolled back:
-//!
-//! | | proxies without [`Last`] | proxies with it |
-//! |---|---|---|
-//! | control plane without it | as before | no answer has the header, so [`Last`] is never sent |
-//! | control plane with it | takes the counters as before | all of the above |
-//! | the control plane is rolled back | as before | one poll gets 400, the next goes without [`Last`] |
-//! | rolled forward again | as before | the next report holds all that no replica has counted since |
-//!
-//! While both versions of the control plane answer, a poll may get 400 each time that it goes from
-//! the new one to the old one; the next one, half a second later, is served.
-//!
-//! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some
+//! Cold start: nothing is counted. Cost: a read and a write of the ledger, some
 //! 100 bytes for each service and report, when a poll begins and when it ends. Not in the papers.
 
 pub use crate::ledger::{End, ReportId};
-use crate::ledger::{Ledger, without_arrivals};
+use crate::ledger::{Ledger, without_events};
 use crate::shared::{Cas, Shared};
 use crate::sync::{Last, ServiceLoad};
 use crate::units::Timestamp;
@@ -76,7 +60,7 @@ impl Reports {
         id: ReportId,
         (now, until): (Timestamp, Timestamp),
         mut load: impl FnMut() -> Vec<ServiceLoad>,
-    ) -> (Vec<ServiceLoad>, Option<Last>) {
+    ) -> (Vec<ServiceLoad>, Last) {
         for _ in 0..TRIES {
             // Before the counters, which are then at least what the reports in the ledger carry.
             let (ledger, cas) = self.read(shared);
@@ -88,8 +72,8 @@ impl Reports {
             }
         }
         let mut load = load();
-        without_arrivals(&mut load);
-        (load, None)
+        let last = without_events(&mut load);
+        (load, last)
     }
 
     /// A poll is over.

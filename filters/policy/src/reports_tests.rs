@@ -60,15 +60,7 @@ impl Proxy {
         }
     }
 
-    /// One whose reports the control plane is known to count.
-    fn known(services: &[&str]) -> Self {
-        let mut proxy = Self::new(services);
-        let (id, _) = proxy.begin();
-        proxy.end(id, R1);
-        proxy
-    }
-
-    fn begin(&mut self) -> (ReportId, (Vec<ServiceLoad>, Option<Last>)) {
+    fn begin(&mut self) -> (ReportId, (Vec<ServiceLoad>, Last)) {
         self.number += 1;
         let id = ReportId { vm: 1, number: self.number };
         let times = (self.now, self.now.after(WORKER_TIMEOUT));
@@ -84,25 +76,23 @@ impl Proxy {
     }
 
     /// A poll. Returns what it reports of the first service (arrived, departed), and `last`.
-    fn poll(&mut self, end: End<'_>) -> (u64, u64, Option<Last>) {
+    fn poll(&mut self, end: End<'_>) -> (u64, u64, Last) {
         let (id, (load, last)) = self.begin();
         self.end(id, end);
         (load[0].arrived, load[0].departed, last)
     }
 }
 
-fn last(replica: &str, answered_ms: u64, reported_ms: Option<u64>) -> Option<Last> {
-    Some(Last { replica: replica.to_owned(), answered_ms, reported_ms })
+fn last(replica: &str, answered_ms: u64, reported_ms: Option<u64>) -> Last {
+    Last { replica: replica.to_owned(), answered_ms, reported_ms }
 }
 
 #[test]
 fn reports_totals_from_the_start_until_an_answer_counts_them() {
     let mut proxy = Proxy::new(&["a"]);
     (proxy.load[0].departed, proxy.load[0].arrived) = (5, 7);
-    assert_eq!(proxy.poll(End::NotCounted), (0, 5, None));
-    assert_eq!(proxy.poll(R1), (0, 5, None), "an older control plane would refuse more");
-    proxy.pass(2);
-    assert_eq!(proxy.poll(R1), (7, 5, last("0000000000000001", 2000, None)), "the first that counts, from the start");
+    assert_eq!(proxy.poll(End::NotCounted), (7, 5, last("", 0, None)));
+    assert_eq!(proxy.poll(R1), (7, 5, last("", 0, None)), "the first that counts, from the start");
     proxy.pass(3);
     (proxy.load[0].departed, proxy.load[0].arrived) = (8, 9);
     assert_eq!(proxy.poll(R2), (2, 3, last("0000000000000001", 3000, Some(3000))));
@@ -112,12 +102,12 @@ fn reports_totals_from_the_start_until_an_answer_counts_them() {
 
 #[test]
 fn an_uncounted_report_is_included_in_the_next_poll() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.poll(R1);
     proxy.load[0].departed = 10;
     proxy.pass(5);
     assert_eq!(proxy.poll(End::NotCounted).1, 10);
-    assert!(proxy.poll(End::NotCounted).2.is_some(), "a failure says nothing of what the control plane knows");
+    assert_eq!(proxy.poll(End::NotCounted).1, 10);
     (proxy.load[0].departed, proxy.load[0].arrived) = (12, 13);
     proxy.pass(5);
     assert_eq!(proxy.poll(R2), (13, 12, last("", 0, Some(10_000))));
@@ -127,7 +117,7 @@ fn an_uncounted_report_is_included_in_the_next_poll() {
 
 #[test]
 fn all_counters_are_reported() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     let of = |n: u64, more: u64| ServiceEvents {
         departed_confident: n,
         chips_granted: n + more,
@@ -148,29 +138,15 @@ fn all_counters_are_reported() {
 }
 
 #[test]
-fn a_control_plane_that_is_rolled_back_and_forward_again_misses_nothing() {
-    let mut proxy = Proxy::known(&["a"]);
-    proxy.load[0].departed = 10;
-    assert_eq!(proxy.poll(R1).1, 10);
-    proxy.load[0].departed = 15;
-    assert!(proxy.poll(End::Refused).2.is_some());
-    assert_eq!(proxy.poll(End::NotCounted), (0, 15, None), "an old one wants all from the start");
-    proxy.load[0].departed = 20;
-    assert_eq!(proxy.poll(R2), (0, 20, None));
-    assert_eq!(proxy.poll(R2).1, 10, "what the old one was told is in no counter of the new one");
-    assert_eq!(proxy.poll(R2).1, 0);
-}
-
-#[test]
 fn concurrent_polls_report_each_event_only_once() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.load[0].departed = 10;
     let (first, (load, said)) = proxy.begin();
-    assert_eq!((load[0].departed, said.unwrap().reported_ms), (10, None));
+    assert_eq!((load[0].departed, said.reported_ms), (10, None));
     proxy.load[0].departed = 13;
     proxy.pass(1);
     let (second, (load, said)) = proxy.begin();
-    assert_eq!((load[0].departed, said.unwrap().reported_ms), (3, Some(1000)), "the first poll carries the others");
+    assert_eq!((load[0].departed, said.reported_ms), (3, Some(1000)), "the first poll carries the others");
     proxy.end(second, R2);
     proxy.end(first, End::NotCounted);
     proxy.pass(1);
@@ -183,7 +159,7 @@ fn concurrent_polls_report_each_event_only_once() {
 
 #[test]
 fn a_superseded_poll_counted_by_another_replica_is_not_repeated() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.load[0].departed = 10;
     let (first, _) = proxy.begin();
     let (second, (load, _)) = proxy.begin();
@@ -195,7 +171,7 @@ fn a_superseded_poll_counted_by_another_replica_is_not_repeated() {
 
 #[test]
 fn repeats_the_report_of_a_gone_leader_once_its_poll_has_expired() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.load[0].departed = 10;
     let (gone, _) = proxy.begin();
     proxy.pass(39);
@@ -208,13 +184,13 @@ fn repeats_the_report_of_a_gone_leader_once_its_poll_has_expired() {
 
 #[test]
 fn only_eight_concurrent_polls_report_events_and_none_is_lost() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     let begun: Vec<ReportId> = (0..20)
         .map(|_| {
             proxy.load[0].departed += 1;
             let (id, (load, said)) = proxy.begin();
             assert_eq!(load[0].departed, u64::from(proxy.load[0].departed <= 8));
-            assert!(proxy.load[0].departed <= 8 || said.unwrap().reported_ms == Some(0));
+            assert!(proxy.load[0].departed <= 8 || said.reported_ms == Some(0));
             id
         })
         .collect();
@@ -224,7 +200,7 @@ fn only_eight_concurrent_polls_report_events_and_none_is_lost() {
 
 #[test]
 fn a_service_missing_from_one_report_continues_where_it_was() {
-    let mut proxy = Proxy::known(&["a", "b"]);
+    let mut proxy = Proxy::new(&["a", "b"]);
     proxy.load[1].departed = 10;
     proxy.poll(R1);
     let b = proxy.load.pop().unwrap();
@@ -236,7 +212,7 @@ fn a_service_missing_from_one_report_continues_where_it_was() {
 
 #[test]
 fn a_service_with_reset_metrics_counts_from_zero_and_others_continue() {
-    let mut proxy = Proxy::known(&["a", "b"]);
+    let mut proxy = Proxy::new(&["a", "b"]);
     for load in &mut proxy.load {
         (load.departed, load.events.chips_granted) = (10, 10);
     }
@@ -254,7 +230,7 @@ fn a_service_with_reset_metrics_counts_from_zero_and_others_continue() {
 
 #[test]
 fn a_change_of_requests_in_flight_reports_no_new_arrival() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     (proxy.load[0].arrived, proxy.load[0].in_flight) = (10, 10);
     assert_eq!(proxy.poll(R1).0, 10);
     for (in_flight, departed) in [(4, 0), (10, 10), (0, 10), (3, 10)] {
@@ -267,12 +243,12 @@ fn a_change_of_requests_in_flight_reports_no_new_arrival() {
 
 #[test]
 fn a_new_control_plane_gets_all_totals_and_the_old_one_no_repeats() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.load[0].departed = 10;
     assert_eq!(proxy.poll(R1).1, 10);
     proxy.reports = Reports::to("another");
-    assert_eq!(proxy.poll(R2), (0, 10, None));
-    assert_eq!(proxy.poll(R2), (0, 10, last("0000000000000002", 0, None)));
+    assert_eq!(proxy.poll(R2), (0, 10, last("", 0, None)));
+    assert_eq!(proxy.poll(R2), (0, 0, last("0000000000000002", 0, Some(0))));
     proxy.reports = Reports::to(CLUSTER);
     assert_eq!(proxy.poll(R1).1, 0);
 }
@@ -280,7 +256,7 @@ fn a_new_control_plane_gets_all_totals_and_the_old_one_no_repeats() {
 #[test]
 fn an_unreadable_ledger_restarts_from_the_current_counts() {
     for cut in 0..40 {
-        let mut proxy = Proxy::known(&["a"]);
+        let mut proxy = Proxy::new(&["a"]);
         proxy.load[0].departed = 10;
         let (id, _) = proxy.begin();
         let key = format!("{KEY}/{CLUSTER}");
@@ -292,7 +268,7 @@ fn an_unreadable_ledger_restarts_from_the_current_counts() {
         }
         proxy.data.overwrite(&key, &garbage);
         proxy.end(id, R1);
-        assert_eq!(proxy.poll(R1), (0, 10, None));
+        assert_eq!(proxy.poll(R1), (0, 0, last("", 0, Some(0))));
         proxy.load[0].departed = 11;
         proxy.pass(1);
         assert_eq!(proxy.poll(R1), (0, 1, last("0000000000000001", 1000, Some(1000))), "{cut}");
@@ -301,7 +277,7 @@ fn an_unreadable_ledger_restarts_from_the_current_counts() {
 
 #[test]
 fn a_ledger_with_extreme_numbers_causes_no_panic() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     proxy.poll(R1);
     let key = format!("{KEY}/{CLUSTER}");
     for number in [i64::MAX, i64::MIN, -1] {
@@ -319,7 +295,7 @@ fn a_ledger_with_extreme_numbers_causes_no_panic() {
 
 #[test]
 fn a_report_excludes_what_another_thread_reported_meanwhile() {
-    let mut proxy = Proxy::known(&["a"]);
+    let mut proxy = Proxy::new(&["a"]);
     let Proxy { data, reports, .. } = &proxy;
     let times = (proxy.now, proxy.now.after(WORKER_TIMEOUT));
     let departed = Cell::new(10);
@@ -352,7 +328,7 @@ fn classifies_answers_by_status_and_replica_header() {
     for replica in [None, Some(&b""[..]), Some(b"a b"), Some(b"\xff"), Some(&long)] {
         assert_eq!(End::of(b"200", replica), End::NotCounted, "{replica:?}");
     }
-    assert_eq!(End::of(b"400", Some(b"a")), End::Refused);
+    assert_eq!(End::of(b"400", Some(b"a")), End::NotCounted);
     assert_eq!(End::of(b"503", Some(b"a")), End::NotCounted);
 }
 
@@ -362,7 +338,7 @@ fn counted_reports_add_up_to_the_true_totals() {
     for seed in 0..500 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut proxy = Proxy::new(&["a", "b"]);
-        let mut under_way: Vec<(ReportId, Vec<ServiceLoad>, Option<Last>)> = Vec::new();
+        let mut under_way: Vec<(ReportId, Vec<ServiceLoad>, Last)> = Vec::new();
         let (mut counted, mut starts) = ([[0; 3]; 2], 0);
         for step in 0..200 {
             for load in &mut proxy.load {
@@ -380,9 +356,9 @@ fn counted_reports_add_up_to_the_true_totals() {
             }
             while !under_way.is_empty() && (closing || rng.bool()) {
                 let (id, load, last) = under_way.swap_remove(rng.usize(..under_way.len()));
-                let end = if closing { R1 } else { [R1, R1, R2, End::NotCounted, End::Refused][rng.usize(..5)] };
+                let end = if closing { R1 } else { [R1, R1, R2, End::NotCounted, End::NotCounted][rng.usize(..5)] };
                 proxy.end(id, end);
-                if let (End::Counted(_), Some(last)) = (end, last) {
+                if let End::Counted(_) = end {
                     for (sum, load) in counted.iter_mut().zip(load) {
                         let new = [load.departed, load.events.rejected_bid, load.arrived];
                         sum.iter_mut().zip(new).for_each(|(sum, new)| *sum += new);

@@ -12,10 +12,8 @@
 //!
 //! Polls of one proxy may go to any replica of the control plane, and each event must count at one
 //! of them. An answer with [`REPLICA_HEADER`] says that its replica has counted the report of this
-//! poll. A proxy that has got such an answer sends [`Last`] from then on. Its counters then say
-//! what happened since the last counted report: what a poll without an answer reported is in the
-//! next one again. Without [`Last`] they count from the start of the proxy. Control planes that do
-//! not know [`Last`] refuse it with 400, and the next poll goes without.
+//! poll. The counters say what happened since the last counted report: what a poll without an
+//! answer reported is in the next one again.
 //!
 //! # CPU
 //!
@@ -67,23 +65,18 @@ pub struct SyncRequest {
     /// The load of the services that it stands in front of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<ServiceLoad>,
-    /// What became of its last polls; absent: the counters in `load` count from the start of the
-    /// proxy.
+    /// What became of its last polls; absent: nothing that it knows of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
     /// The services of `version` whose parameters it could not read. The last good ones stay, if
     /// there are any.
-    /// Only to a control plane with [`Feature::Unread`](crate::features::Feature::Unread).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
     /// How its calls ended, and how long they took: those since the reports that were counted, of
-    /// some of the services that it calls, in turn. The certificate says who the caller is. Only
-    /// with [`Last`], and to a control plane with
-    /// [`Feature::Latency`](crate::features::Feature::Latency).
+    /// some of the services that it calls, in turn. The certificate says who the caller is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ServiceCalls>,
     /// The cores that it has, as the control plane has said; absent: not known.
-    /// Only to a control plane with [`Feature::Cpu`](crate::features::Feature::Cpu).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<f64>,
 }
@@ -121,7 +114,7 @@ pub struct ServiceLoad {
     #[serde(default)]
     pub departed: u64,
     /// Requests that came and were not rejected at once; one that is held and rejected later counts
-    /// as both. Only with [`Last`].
+    /// as both.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrived: u64,
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
@@ -130,8 +123,7 @@ pub struct ServiceLoad {
     /// Other events at it.
     #[serde(default)]
     pub events: ServiceEvents,
-    /// How long its requests took, since the reports that were counted. As
-    /// [`calls`](SyncRequest::calls), only to a control plane that knows it.
+    /// How long its requests took, since the reports that were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<ServerLatency>,
 }
@@ -233,12 +225,11 @@ pub struct SyncResponse {
     /// All that the proxy subscribed to and that exists; a service that is missing here is not
     /// configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
-    /// What the control plane has found out about the routes to these services. It is separate from
-    /// what users write, so that older proxies ignore it.
+    /// What the control plane has found out about the routes to these services, apart from what
+    /// users write.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<String, Routes>,
-    /// The CPU of the proxy's pod; absent: nothing is said of it. Only to a proxy with
-    /// [`Feature::Cpu`](crate::features::Feature::Cpu).
+    /// The CPU of the proxy's pod; absent: nothing is said of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ServerCpu>,
 }

@@ -6,7 +6,6 @@
 use crate::abi::{self, OK, header, in_context, owned, property};
 use crate::stream::EnvoyStream;
 use bloc_engine::host::{Host, MetricKind, Post, PostAnswer};
-use bloc_policy::features::FEATURES_HEADER;
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::REPLICA_HEADER;
 use bloc_policy::units::Timestamp;
@@ -33,7 +32,6 @@ pub fn post_answer(body_size: usize) -> PostAnswer {
         status: header(MapType::HttpCallResponseHeaders, ":status").unwrap_or_default(),
         retry_after: header(MapType::HttpCallResponseHeaders, "retry-after"),
         replica: header(MapType::HttpCallResponseHeaders, REPLICA_HEADER),
-        features: header(MapType::HttpCallResponseHeaders, FEATURES_HEADER),
         body: body.ok().flatten().unwrap_or_default(),
     }
 }

@@ -136,12 +136,18 @@ async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
         mesh.ask("/").await?;
         let mut current = Vec::new();
         for replica in control_planes(mesh) {
-            let overview = mesh.ask_from(&replica, "http://127.0.0.1:7080/v1/services").await?.body;
-            let overview: Value = serde_json::from_str(&overview).context("/v1/services")?;
-            if overview["services"][SERVICE]["spec"]["routing"] != policy.name() {
+            let service = format!("http://127.0.0.1:7080/v1/status/services/{SERVICE}");
+            let service = mesh.ask_from(&replica, &service).await?.body;
+            let service: Value = serde_json::from_str(&service).context("the service")?;
+            // The status may be a second old, so the parameters have to be in it, too.
+            let status = format!("http://127.0.0.1:7080/v1/status?filter={SERVICE}");
+            let status: Value =
+                serde_json::from_str(&mesh.ask_from(&replica, &status).await?.body).context("the status")?;
+            let (routing, proxies) = (&status["services"][0]["routing"], &status["proxies"]);
+            if *routing != policy.name() || proxies["current"] != proxies["connected"] {
                 return Ok(None);
             }
-            current.extend(up_to_date(&overview));
+            current.extend(connected(&service));
         }
         let has = |pod: &Pod| current.iter().any(|proxy| proxy.contains(&pod.name));
         Ok(pods.iter().all(has).then_some(()))
@@ -149,13 +155,11 @@ async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
     .await
 }
 
-/// The proxies that have the backend's current parameters, as callers or in front of it.
-fn up_to_date(overview: &Value) -> Vec<String> {
-    let names = |list: &Value| list.as_array().is_some_and(|names| names.iter().any(|name| name == SERVICE));
-    let proxies = overview["proxies"].as_array().into_iter().flatten();
-    let current =
-        proxies.filter(|proxy| proxy["current"] == true && (names(&proxy["services"]) || names(&proxy["serves"])));
-    current.filter_map(|proxy| proxy["proxy"].as_str().map(str::to_owned)).collect()
+/// The proxies that call or serve a service, of those that this replica counts.
+fn connected(service: &Value) -> Vec<String> {
+    let [senders, servers] = ["senderList", "servers"].map(|list| service[list].as_array().into_iter().flatten());
+    let all = senders.filter(|sender| sender["state"] != "elsewhere").chain(servers);
+    all.filter_map(|proxy| proxy["proxy"].as_str().map(str::to_owned)).collect()
 }
 
 async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Record> {
@@ -272,14 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_the_proxies_that_have_the_current_state_of_the_backend() {
-        let proxy = |id: &str, current: bool, services: &[&str], serves: &[&str]| json!({"proxy": id, "current": current, "services": services, "serves": serves});
-        let overview = json!({"proxies": [
-            proxy("frontend-1", true, &[SERVICE], &["frontend.shop.svc.cluster.local"]),
-            proxy("backend-1", true, &[], &[SERVICE]),
-            proxy("backend-2", false, &[], &[SERVICE]),
-            proxy("frontend-2", true, &["other"], &[]),
-        ]});
-        assert_eq!(up_to_date(&overview), ["frontend-1", "backend-1"]);
+    fn lists_the_callers_and_servers_that_a_replica_counts() {
+        let service = json!({
+            "senderList": [{"proxy": "frontend-1", "state": "current"}, {"proxy": "frontend-2", "state": "elsewhere"}],
+            "servers": [{"proxy": "backend-1"}],
+        });
+        assert_eq!(connected(&service), ["frontend-1", "backend-1"]);
     }
 }

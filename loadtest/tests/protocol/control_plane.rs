@@ -147,7 +147,7 @@ async fn proxies_follow_the_file_and_keep_the_last_good_state() {
     write(&place, "0", &[one.address, two.address]);
     eventually("the refusal", async || (control_plane.metric("bloc_config_rejected_total").await >= 1.0).then_some(()))
         .await;
-    let said = control_plane.get("/v1/services").await;
+    let said = control_plane.get("/v1/status").await;
     assert!(said.contains("services.backend.capacity.limit: 0 is not allowed; allowed: 1 to 1000000"), "{said}");
     assert_eq!(capacity_of(&one).await, Some(20));
 

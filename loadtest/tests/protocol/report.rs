@@ -40,12 +40,10 @@ async fn reports_server_events_to_the_control_plane_and_to_prometheus() {
         let both = tokio::join!(send(address, request("/slow"), ""), send(address, request("/slow"), ""));
         assert!(both.0.is_ok() && both.1.is_ok());
         let service: Value =
-            serde_json::from_str(&control_plane.get(&format!("/v1/services/{SERVICE}")).await).unwrap();
-        let load = &service["proxies"][0]["load"][0];
-        let events = &load["events"];
-        let [granted, rejected, departed] = [&events["chipsGranted"], &events["rejectedCapacity"], &load["departed"]]
-            .map(|count| count.as_u64().unwrap_or(0));
-        (granted > 0 && rejected > 0 && departed > 0).then_some(())
+            serde_json::from_str(&control_plane.get(&format!("/v1/status/services/{SERVICE}")).await).unwrap();
+        let events = &service["servers"][0]["events"];
+        let rates = [&events["chipsGranted"], &events["rejectedCapacity"], &events["departures"]];
+        rates.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0)).then_some(())
     })
     .await;
 

@@ -1,8 +1,8 @@
-//! Fleets of two versions: the module and the control plane of the last release with today's, under
-//! load.
+//! Fleets of two versions, under load: this one, and the next one, which has the parameter `spare`
+//! with a feature.
 
 use crate::control_plane::ControlPlane;
-use crate::support::{App, Place, Tally, Traffic, errors, eventually, inbound, last_release, metric, outbound};
+use crate::support::{App, Place, Tally, Traffic, errors, eventually, inbound, metric, next_version, outbound};
 use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -40,9 +40,13 @@ fn asks() -> Value {
 }
 
 async fn pod(place: Place, name: &str, control_plane: SocketAddr) -> Sidecar {
-    let app = App::start(name).await;
     let configuration = json!({"service": SERVICE, "controlPlane": asks()});
-    let bootstrap = inbound(&place, app.address, &configuration, Some(control_plane));
+    pod_with(place, name, &configuration, control_plane).await
+}
+
+async fn pod_with(place: Place, name: &str, configuration: &Value, control_plane: SocketAddr) -> Sidecar {
+    let app = App::start(name).await;
+    let bootstrap = inbound(&place, app.address, configuration, Some(control_plane));
     let envoy = Envoy::start(&place.envoy, place.path(), name, &bootstrap, WORKERS).await.unwrap();
     let (address, log) = (envoy.listener("inbound").unwrap(), place.path().join(format!("{name}.log")));
     Sidecar { envoy, address, app, log, _place: place }
@@ -64,9 +68,13 @@ enum Protection {
 }
 
 impl Protection {
-    fn spec(self, capacity: usize, pods: &[SocketAddr]) -> Value {
+    /// The parameters, at a control plane of this version or (1) of the next.
+    fn spec(self, version: usize, capacity: usize, pods: &[SocketAddr]) -> Value {
         let endpoints: Vec<String> = pods.iter().map(ToString::to_string).collect();
         let mut spec = json!({"capacity": {"estimator": "static", "limit": capacity}, "endpoints": endpoints});
+        if version == 1 {
+            spec["spare"] = json!(true);
+        }
         if self == Self::Bids {
             (spec["routing"], spec["concurrency"]) = (json!("bid"), json!(2));
         }
@@ -98,15 +106,15 @@ async fn json(control_plane: &ControlPlane, path: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn sidecars_and_control_planes_of_two_versions_work_together() {
     let place = Place::new();
-    let programs = [last_release("bloc-control-plane"), place.control_plane()];
-    write(&place, &Protection::Bids.spec(8, &[]));
+    let programs = [place.control_plane(), next_version("bloc-control-plane")];
+    write(&place, &Protection::Bids.spec(0, 8, &[]));
     let mut control_plane = ControlPlane::run(programs[0].clone(), &place, "127.0.0.1:0").await;
     let at = control_plane.address;
-    let pods = [pod(place.of_last_release(), "old-pod", at).await, pod(Place::new(), "new-pod", at).await];
+    let pods = [pod(Place::new(), "old-pod", at).await, pod(Place::next_version(), "new-pod", at).await];
     let addresses = pods.each_ref().map(|pod| pod.address);
     let callers = [
-        caller(place.of_last_release(), "old-caller", &addresses, at).await,
-        caller(Place::new(), "new-caller", &addresses, at).await,
+        caller(Place::new(), "old-caller", &addresses, at).await,
+        caller(Place::next_version(), "new-caller", &addresses, at).await,
     ];
     // Requests that take longer make queues differ: otherwise there is little to bounce for.
     let start = |caller: &Sidecar, clients, path| Traffic::start(clients, caller.address, path, BOUND);
@@ -128,15 +136,15 @@ async fn sidecars_and_control_planes_of_two_versions_work_together() {
             } else {
                 control_plane.end().await
             };
+            // As whoever rolls it back must: this version refuses the file of the next.
+            write(&place, &protection.spec(version, capacity, &addresses));
             control_plane = ControlPlane::run(programs[version].clone(), &place, &at.to_string()).await;
+        } else {
+            write(&place, &protection.spec(version, capacity, &addresses));
         }
-        write(&place, &protection.spec(capacity, &addresses));
         let when = format!("phase {phase}, {protection:?}");
         eventually(&format!("{when}: all have the parameters"), async || {
-            let proxies = json(&control_plane, "/v1/services").await["proxies"].clone();
-            let proxies = proxies.as_array().unwrap();
-            let follows = |proxy: &Value| proxy["current"] == true && proxy["connected"] == true;
-            let mut all = proxies.len() == 4 && proxies.iter().all(follows);
+            let mut all = json(&control_plane, "/v1/status").await["proxies"]["current"] == 4;
             for pod in &pods {
                 all &= counts(pod, "inbound", ["capacity"]).await == [capacity as u64];
             }
@@ -181,18 +189,15 @@ async fn sidecars_and_control_planes_of_two_versions_work_together() {
 
         // The control plane counts both servers, whatever version they and it have.
         eventually(&format!("{when}: the load"), async || {
-            let service = json(&control_plane, &format!("/v1/services/{SERVICE}")).await;
+            let service = json(&control_plane, &format!("/v1/status/services/{SERVICE}")).await;
             let load = &service["load"];
             let is_known = load["arrivalRatePerSecond"].as_f64().is_some_and(|rate| rate > 1.0);
             (load["servers"] == 2 && load["capacityRequests"] == 2 * capacity && is_known).then_some(())
         })
         .await;
-        if version == 1 {
-            let proxies = json(&control_plane, "/v1/services").await["proxies"].clone();
-            let said =
-                |proxy: &Value| (proxy["proxy"].as_str().unwrap().starts_with("new-"), proxy["module"].is_string());
-            assert!(proxies.as_array().unwrap().iter().map(said).all(|(new, says)| new == says), "{proxies}");
-        }
+        let lacking = json(&control_plane, "/v1/status").await["modules"]["lacking"].clone();
+        let old = json!({"feature": "spare", "proxies": 2, "named": ["old-caller", "old-pod"], "services": [SERVICE]});
+        assert_eq!(lacking, if version == 1 { json!([old]) } else { json!([]) }, "{when}");
     }
 
     let mut tally = Tally::default();
@@ -207,4 +212,20 @@ async fn sidecars_and_control_planes_of_two_versions_work_together() {
         assert_eq!(errors(&log), Vec::<String>::new());
     }
     control_plane.end().await;
+}
+
+/// The next version has `spare`; below `with`, this one does not look.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_below_with_counts_where_the_module_has_the_feature() {
+    let of = |limit: u32| json!({"capacity": {"estimator": "static", "limit": limit}});
+    let mut later = of(9);
+    later["spare"] = json!(true);
+    let with = json!({"spare": {"services": {SERVICE: later}}});
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: of(7)}, "with": with});
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    for (place, capacity) in [(Place::new(), 7), (Place::next_version(), 9)] {
+        let pod = pod_with(place, "pod", &configuration, nowhere).await;
+        eventually("its capacity", async || (counts(&pod, "inbound", ["capacity"]).await == [capacity]).then_some(()))
+            .await;
+    }
 }

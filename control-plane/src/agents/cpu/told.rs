@@ -16,7 +16,6 @@ use crate::store::handle::Store;
 use crate::store::proxies::Record;
 use crate::store::state::State;
 use bloc_daemon::cpu::PodAnswers;
-use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -50,11 +49,6 @@ impl CpuOf {
 }
 
 impl Record {
-    /// The pod that it is of, if it follows the CPU of that.
-    pub fn pod<'a>(&self, proxy: &'a str) -> Option<&'a str> {
-        pod_of(proxy).filter(|_| self.module.features.has(Feature::Cpu))
-    }
-
     /// The proxy says with its poll when another replica answered it, perhaps about CPU.
     pub fn told_elsewhere(&mut self, last: Option<&Last>, own: &str, now: Instant) {
         let elsewhere = last.filter(|last| !last.replica.is_empty() && last.replica != own);
@@ -70,8 +64,8 @@ impl Record {
 
 impl State {
     /// What is known of the CPU of a proxy's pod.
-    pub fn cpu_of(&self, proxy: &str, record: &Record, now: Instant) -> CpuOf {
-        let (known, until) = match record.pod(proxy) {
+    pub fn cpu_of(&self, proxy: &str, now: Instant) -> CpuOf {
+        let (known, until) = match pod_of(proxy) {
             Some(pod) => self.cpus.of(pod, now),
             None => (Known::Unheard, None),
         };
@@ -83,7 +77,7 @@ impl State {
     pub fn count_and_tell(&mut self, proxy: &str, now: Instant) -> Option<ServerCpu> {
         self.count(proxy, now);
         let record = self.proxies.get(proxy)?;
-        let cpu = self.cpu_of(proxy, record, now).known(record.cpu)?;
+        let cpu = self.cpu_of(proxy, now).known(record.cpu)?;
         self.proxies.get_mut(proxy)?.told = Some(now);
         Some(cpu)
     }

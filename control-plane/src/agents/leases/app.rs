@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Why nothing is said of an application.
+/// Why an application is missing from an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsaid {
     /// A later ask of the node has taken its place.
@@ -27,7 +27,7 @@ pub enum Unsaid {
     NoRoom,
 }
 
-/// What is said of an application.
+/// The answer about an application.
 pub type Answer = Result<Told, Unsaid>;
 
 /// An ask that waits for a write.
@@ -65,7 +65,7 @@ struct State {
     grantor: Grantor,
     batch: Batch,
     is_writing: bool,
-    /// When somebody asked last.
+    /// When it was last asked about.
     asked: Duration,
 }
 
@@ -151,7 +151,7 @@ impl App {
         Heard { record, answers }
     }
 
-    /// When somebody asked last; none: something is to be written.
+    /// When it was last asked about; none: something is to be written.
     pub fn idle_since(&self) -> Option<Duration> {
         let state = self.lock();
         (!state.is_writing).then_some(state.asked)
@@ -163,17 +163,17 @@ impl App {
 }
 
 impl Batch {
-    /// Says why nothing is said.
+    /// Tells the waiting asks why they get no answer.
     pub fn fail(self, why: Unsaid) {
         for waiting in self.asks.into_values() {
-            // Who has stopped waiting hears nothing.
+            // The receiver may have stopped waiting.
             let _ = waiting.answer.send(Err(why));
         }
     }
 }
 
 impl Heard {
-    /// Says what was written; or why nothing is said of what was not.
+    /// Answers with what was written, or with why it was not.
     pub fn say(self, written: Result<(), Unsaid>) {
         for (sender, answer) in self.answers {
             let _ = sender.send(written.and(answer));

@@ -6,7 +6,7 @@
 //! API server. A write names the version that it replaces, and fails if that is another one by now:
 //! then the object is read at once, as the watch may be late.
 //!
-//! A record that cannot be used is left as it is until somebody mends or deletes it. Its
+//! A record that cannot be used is left as it is until an operator repairs or deletes it. Its
 //! application gets nothing meanwhile, and its nodes keep what they hold.
 
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
@@ -169,7 +169,7 @@ impl Object {
             tracing::warn!(
                 name,
                 allowed = "cpu.NAMESPACE.NAME",
-                "a Lease labelled {SELECTOR} is no record by its name"
+                "ignored a Lease labelled {SELECTOR}: its name is not that of a record"
             );
             return None;
         };
@@ -198,7 +198,7 @@ impl Cache {
             tracing::error!(
                 lease = name(&object.app),
                 reason,
-                "refused, and left as it is: mend or delete it; its nodes keep what they hold, and none gets more"
+                "refused a lease record; repair or delete it: until then its nodes keep their parts, and none gets more"
             );
         }
         self.apps.insert(Arc::clone(&object.app), object);
@@ -230,7 +230,10 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
                 let is_older = |known: &Object| number(Some(&known.version)) <= revision;
                 if let Some(app) = app(&name).filter(|app| cache.apps.get(&**app).is_some_and(is_older)) {
                     cache.apps.remove(&*app);
-                    tracing::warn!(app, "its record is gone; another one is made of what its nodes say that they hold");
+                    tracing::warn!(
+                        app,
+                        "the lease record of an application was deleted; it is rebuilt from what the nodes report"
+                    );
                 }
             }
             Reading::Passed { .. } | Reading::Unread => {}

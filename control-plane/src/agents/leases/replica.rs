@@ -114,7 +114,11 @@ impl Leases {
                 },
             };
             if answer == Err(Unsaid::NoRoom) && self.is_logged("no room") {
-                tracing::warn!(node, app, "there is no room for its part of a CPU limit; it gets none");
+                tracing::warn!(
+                    node,
+                    app,
+                    "out of room for leases: this node gets no part of the application's CPU limit"
+                );
             }
             tolds.apps.extend(self.count(answer));
         }
@@ -197,7 +201,7 @@ impl Leases {
             Ok(()) => {
                 self.0.metrics.count_lease_write("written");
                 if is_new {
-                    tracing::info!(app = %name, "a record of who holds which part of its CPU limit is begun");
+                    tracing::info!(app = %name, "created the lease record of an application");
                 }
                 Ok(())
             }
@@ -208,7 +212,7 @@ impl Leases {
             Err(Unwritten::Failed(reason)) => {
                 self.0.metrics.count_lease_write("failed");
                 if self.is_logged("not written") {
-                    tracing::warn!(app = %name, reason, "who holds which part of its CPU limit cannot be written; nodes keep what they hold");
+                    tracing::warn!(app = %name, reason, "cannot write the lease record of an application; nodes keep their parts");
                 }
                 Err(Unsaid::Failed)
             }
@@ -260,7 +264,7 @@ impl Leases {
                 Ok(true) => {}
                 Ok(false) => self.free(&node, &records),
                 Err(error) => {
-                    tracing::warn!(node, %error, "whether a silent node exists is not known; it keeps its parts")
+                    tracing::warn!(node, %error, "cannot tell whether a silent node still exists; it keeps its parts")
                 }
             }
             sleep(GATHER).await;
@@ -273,7 +277,7 @@ impl Leases {
             return;
         }
         let held: Vec<_> = records.iter().filter(|(_, record)| record.entry(node).is_some()).collect();
-        tracing::info!(node, apps = held.len(), "a node no longer exists, and its parts are free");
+        tracing::info!(node, apps = held.len(), "freed the parts of a node that no longer exists");
         for (name, _) in held {
             let Some((name, app)) = self.app(name, node, now) else { continue };
             if app.free(node.to_owned()) {

@@ -57,7 +57,7 @@ pub struct Unread;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritten {
     /// Somebody else has written it.
-    #[error("somebody else has written it")]
+    #[error("another replica has written it meanwhile")]
     Conflict,
     /// It may be written, or not.
     #[error("{0}")]

@@ -185,7 +185,7 @@ function showProblems(status) {
 function showFacts(status) {
   const { connected } = status.proxies;
   const parts = [`${status.source}`, `version ${short(status.version)}`, `${whole.format(connected)} ${connected === 1 ? "proxy" : "proxies"}`];
-  const versions = status.modules.versions.map(({ module, proxies }) => `${module ?? OLDEST} (${whole.format(proxies)})`);
+  const versions = status.modules.versions.map(({ module, proxies }) => `${module ?? UNKNOWN_VERSION} (${whole.format(proxies)})`);
   if (versions.length > 0) parts.push(`modules ${versions.join(", ")}`);
   if (status.instance) parts.push(`as seen by ${status.instance}`);
   setText(byId("facts"), parts.join(" · "));

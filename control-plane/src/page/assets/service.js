@@ -117,7 +117,7 @@ function showParameters(report) {
 function setModule(cell, { module, features, lacking, unread }) {
   const lacks = lacking.length > 0 ? `; lacks ${lacking.join(", ")}` : "";
   const failed = unread.length > 0 ? `; could not read ${unread.join(", ")}` : "";
-  setText(cell, `${module ?? OLDEST}${features.length > 0 ? `: ${features.join(", ")}` : ""}${lacks}${failed}`);
+  setText(cell, `${module ?? UNKNOWN_VERSION}${features.length > 0 ? `: ${features.join(", ")}` : ""}${lacks}${failed}`);
   setAttribute(cell, "data-tone", failed ? "bad" : lacks ? "warn" : null);
 }
 

@@ -49,7 +49,7 @@ function setWord(cell, condition) {
 
 const UNKNOWN = "–";
 /** The module that does not tell its version. */
-const OLDEST = "first release";
+const UNKNOWN_VERSION = "unknown version";
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const hundredths = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

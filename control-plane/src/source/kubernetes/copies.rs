@@ -76,7 +76,7 @@ impl Copies {
             Some((original, content)) => {
                 self.known.insert(original, (map.name_any(), content));
             }
-            None => tracing::warn!(name = map.name_any(), "not a valid last-good copy of a ConfigMap"),
+            None => tracing::warn!(name = map.name_any(), "ignored an invalid copy of a ConfigMap's last good content"),
         }
     }
 
@@ -142,7 +142,7 @@ impl Due {
             Ok(()) => {}
             // Another replica was faster.
             Err(Error::Api(status)) if status.code == 404 => {}
-            Err(error) => tracing::warn!(%error, "the copy of a good ConfigMap cannot be kept"),
+            Err(error) => tracing::warn!(%error, "cannot save the copy of a ConfigMap's last good content"),
         }
     }
 }

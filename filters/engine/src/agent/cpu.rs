@@ -6,15 +6,11 @@
 use super::Agent;
 use crate::host::Host;
 use bloc_policy::cpu::ServerCpu;
-use bloc_policy::features::Feature;
 use bloc_policy::polls::Question;
 
 impl<H: Host> Agent<H> {
-    /// The answer to this question says this of the CPU; none: nothing. A control plane without the
-    /// feature does not know.
-    pub(super) fn hear_of_cpu(&mut self, question: &Question, said: Option<ServerCpu>) {
-        let said = if self.features.has(Feature::Cpu) { said } else { Some(ServerCpu::default()) };
-        let Some(said) = said else { return };
+    /// The answer to this question says this of the CPU.
+    pub(super) fn hear_of_cpu(&mut self, question: &Question, said: ServerCpu) {
         if self.supply.hear(&self.vm.host, question.cpu, said, self.vm.host.now()) {
             self.tell();
         }

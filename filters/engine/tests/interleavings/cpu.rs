@@ -4,7 +4,6 @@ use crate::host::{FakeHost, Process};
 use crate::thread::{SECOND, Thread};
 use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
-use bloc_policy::features::{Feature, Features};
 use serde_json::{Value, json};
 use std::rc::Rc;
 use std::time::Duration;
@@ -62,9 +61,8 @@ impl Proxy {
         serde_json::from_slice(self.process.calls.borrow().last().expect("a poll")).expect("a question")
     }
 
-    fn answered(&self, status: &str, features: Features, body: &str) {
-        let (status, features) = (status.into(), Some(features.to_string().into_bytes()));
-        let answer = PostAnswer { status, features, body: body.into(), ..PostAnswer::default() };
+    fn answered(&self, status: &str, body: &str) {
+        let answer = PostAnswer { status: status.into(), body: body.into(), ..PostAnswer::default() };
         self.roots[0].call_answered(self.polls() as u32, Some(&answer));
         self.hear();
     }
@@ -76,7 +74,7 @@ impl Proxy {
     }
 
     fn answer(&self, body: &str) {
-        self.answered("200", Features::own(), body);
+        self.answered("200", body);
     }
 
     /// An answer that is only about CPU.
@@ -130,7 +128,7 @@ fn a_state_may_come_with_cpu_or_say_nothing_of_it() {
     proxy.answer(&STATE.replace(":8}", ":80}").replace(r#""1""#, r#""2""#));
     assert_eq!((proxy.capacities("s"), &proxy.asked()["cpu"]), ([Some(40); 2], &json!(0.5)));
     proxy.process.advance(SECOND);
-    proxy.answered("304", Features::own(), "");
+    proxy.answered("304", "");
     assert_eq!((proxy.capacities("s"), &proxy.asked()["cpu"]), ([Some(40); 2], &json!(0.5)));
 }
 
@@ -174,36 +172,19 @@ fn nonsense_is_not_known_and_leaves_the_services_alone() {
 }
 
 #[test]
-fn a_control_plane_without_the_feature_is_told_nothing_and_knows_nothing() {
-    let old = Features::own().without([Feature::Cpu].into_iter().collect());
-    for (status, body) in [("304", ""), ("200", STATE), ("200", r#"{"version":"1","cpu":{"cores":2}}"#)] {
-        let proxy = Proxy::with_cores("1");
-        assert_eq!(proxy.capacities("s"), [Some(8); 2]);
-        proxy.process.advance(SECOND);
-        proxy.answered(status, old, body);
-        assert_eq!((proxy.capacities("s"), proxy.asked().get("cpu")), ([None; 2], None), "{status} {body}");
-    }
-    let mut proxy = Proxy::with_cores("1");
-    proxy.process.advance(SECOND);
-    proxy.answered("503", Features::NONE, "of Envoy");
-    proxy.tick();
-    assert_eq!((proxy.capacities("s"), proxy.asked().get("cpu")), ([Some(8); 2], None), "one failure");
-}
-
-#[test]
 fn the_cpu_is_forgotten_when_nothing_was_said_of_it_for_90_s() {
     for (status, body) in [("503", ""), ("304", ""), ("200", STATE)] {
         let mut proxy = Proxy::with_cores("1");
         // A tick of each thread takes a second.
         for second in (2..90).step_by(2) {
             assert_eq!(proxy.capacities("s"), [Some(8); 2], "{status}, {second} s");
-            proxy.answered(status, Features::own(), body);
+            proxy.answered(status, body);
             proxy.tick();
         }
         assert_eq!((proxy.capacities("s"), &proxy.asked()["cpu"]), ([Some(8); 2], &json!(1.0)), "{status}");
         (0..3).for_each(|_| proxy.tick());
         assert_eq!(proxy.capacities("s"), [None; 2], "{status}");
-        proxy.answered(status, Features::own(), body);
+        proxy.answered(status, body);
         (0..6).for_each(|_| proxy.tick());
         assert_eq!(proxy.asked().get("cpu"), None, "{status}");
         proxy.cpu(r#"{"cores":0.5}"#);
@@ -216,7 +197,7 @@ fn the_cpu_is_known_as_long_as_it_is_said_again_at_the_end_of_each_poll() {
     let mut proxy = Proxy::with_cores("1");
     for polls in 1..=5 {
         (0..15).for_each(|_| proxy.tick());
-        proxy.answered("503", Features::own(), "");
+        proxy.answered("503", "");
         (0..15).for_each(|_| proxy.tick());
         assert_eq!((proxy.capacities("s"), &proxy.asked()["cpu"]), ([Some(8); 2], &json!(1.0)), "{polls}");
         proxy.cpu(r#"{"cores":1}"#);
@@ -250,7 +231,6 @@ fn an_answer_does_not_count_if_another_thread_has_brought_a_newer_one() {
         assert_eq!(proxy.polls() as u32, first + 1);
         let answer = |cores: &str| PostAnswer {
             status: b"200".to_vec(),
-            features: Some(Features::own().to_string().into_bytes()),
             body: format!(r#"{{"version":"1","cpu":{{"cores":{cores}}}}}"#).into_bytes(),
             ..PostAnswer::default()
         };

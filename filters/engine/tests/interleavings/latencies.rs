@@ -7,7 +7,6 @@ use crate::thread::{Thread, came};
 use bloc_engine::filter::Filter;
 use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
-use bloc_policy::features::Features;
 use bloc_policy::latency::dispersion::Slots;
 use bloc_policy::latency::histogram::bucket;
 use bloc_policy::latency::store::{Side, hand_over};
@@ -98,8 +97,7 @@ impl Sidecar {
     /// The last poll is answered, its report counted or not; returns the next one.
     fn report(&mut self, counted: bool) -> SyncRequest {
         let replica = counted.then(|| b"00000000000000aa".to_vec());
-        let features = Some(Features::own().to_string().into_bytes());
-        let answer = PostAnswer { status: b"304".to_vec(), replica, features, ..PostAnswer::default() };
+        let answer = PostAnswer { status: b"304".to_vec(), replica, ..PostAnswer::default() };
         let token = self.process.calls.borrow().len();
         self.ticks(1);
         self.inbound.call_answered(token as u32, Some(&answer));

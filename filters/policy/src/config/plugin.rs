@@ -3,7 +3,7 @@
 use super::duration::duration;
 use super::error::ConfigError;
 use super::service::{ServiceSpec, Services, ServicesSpec};
-use crate::features::Feature;
+use crate::features::{self, Feature};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -24,8 +24,7 @@ pub struct PluginSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
     /// A plugin configuration for modules with a feature, by the name of the feature. Its values
-    /// replace those outside. Modules without the feature do not read it. The first release
-    /// refuses `with` itself.
+    /// replace those outside. Modules without the feature do not read it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, serde_json::Value>"))]
     pub with: BTreeMap<String, Box<RawValue>>,
@@ -61,10 +60,12 @@ pub struct ControlPlane {
 
 impl PluginSpec {
     /// The same with what is [for](Self::with) the features of this module.
-    fn with_features(mut self) -> Result<Self, ConfigError> {
+    fn with_features(mut self, features: &[Feature]) -> Result<Self, ConfigError> {
         for (name, json) in std::mem::take(&mut self.with) {
             let path = format!("with.{name}");
-            let Some(_) = Feature::of_name(&name) else { continue };
+            if !features.contains(&&*name) {
+                continue;
+            }
             let over: Self = ConfigError::read_json(json.get().as_bytes()).map_err(|error| error.under(&path))?;
             if !over.with.is_empty() {
                 return Err(ConfigError::out_of_range(format!("{path}.with"), "an object", "only outside"));
@@ -86,10 +87,14 @@ impl PluginConfig {
     /// # Errors
     /// The first value that cannot be used.
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
+        Self::read(json, features::ALL)
+    }
+
+    fn read(json: &[u8], features: &[Feature]) -> Result<Self, ConfigError> {
         let spec: PluginSpec =
             if json.trim_ascii().is_empty() { PluginSpec::default() } else { ConfigError::read_json(json)? };
-        let passed_over = spec.with.keys().filter(|name| Feature::of_name(name).is_none()).cloned().collect();
-        let spec = spec.with_features()?;
+        let passed_over = spec.with.keys().filter(|name| !features.contains(&name.as_str())).cloned().collect();
+        let spec = spec.with_features(features)?;
         let services = ServicesSpec { services: spec.services }.validate()?;
         if let Some(service) = spec.service.as_deref().filter(|name| name.is_empty()) {
             return Err(ConfigError::out_of_range("service".into(), format!("{service:?}"), "the name of a service"));
@@ -172,22 +177,22 @@ mod tests {
     #[test]
     fn what_is_for_a_feature_replaces_the_rest_where_the_module_has_it() {
         let json = br#"{"service":"a","services":{"a":{"retries":2,"orca":true}},"with":{
-            "unread":{"services":{"a":{"retries":5},"b":{}},"controlPlane":{"cluster":"cp"}},
+            "spare":{"services":{"a":{"retries":5},"b":{}},"controlPlane":{"cluster":"cp"}},
             "later":{"service":"z","services":{"a":{"retries":"many"}},"no":{"such":["field"]}}
         }}"#;
-        let config = PluginConfig::from_json(json).unwrap();
+        let config = PluginConfig::read(json, &["spare"]).unwrap();
         assert_eq!(config.passed_over(), ["later"]);
         assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("a"), Some("cp")));
         assert_eq!(config.services().keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((config.services()["a"].retries(), config.services()["a"].orca()), (5, true));
-        let json = br#"{"service":"a","controlPlane":{"cluster":"cp"},"with":{"unread":{"service":"b"}}}"#;
-        let config = PluginConfig::from_json(json).unwrap();
+        let json = br#"{"service":"a","controlPlane":{"cluster":"cp"},"with":{"spare":{"service":"b"}}}"#;
+        let config = PluginConfig::read(json, &["spare"]).unwrap();
         assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("b"), Some("cp")));
     }
 
     #[test]
     fn rejects_invalid_input_and_names_its_path() {
-        let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
+        let refusal = |json: &[u8]| PluginConfig::read(json, &["spare"]).unwrap_err().to_string();
         assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed; allowed: the name of a service");
         assert!(
             refusal(br#"{"controlPlane":{"cluster":"cp","wait":"61s"}}"#)
@@ -195,10 +200,10 @@ mod tests {
         );
         assert!(refusal(br#"{"controlplane":{}}"#).starts_with("controlplane: unknown field"));
         assert!(refusal(br#"{} x"#).starts_with(".: trailing characters"));
-        assert!(refusal(br#"{"with":{"unread":{"servise":"a"}}}"#).starts_with("with.unread.servise: unknown field"));
+        assert!(refusal(br#"{"with":{"spare":{"servise":"a"}}}"#).starts_with("with.spare.servise: unknown field"));
         assert_eq!(
-            refusal(br#"{"with":{"unread":{"with":{"later":{}}}}}"#),
-            "with.unread.with: an object is not allowed; allowed: only outside"
+            refusal(br#"{"with":{"spare":{"with":{"later":{}}}}}"#),
+            "with.spare.with: an object is not allowed; allowed: only outside"
         );
     }
 }

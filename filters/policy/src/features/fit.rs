@@ -20,23 +20,20 @@ pub enum Fitted {
 /// The features that a service needs: those of the fields and values that it uses.
 pub fn needs(spec: &ServiceSpec, rules: &[Rule]) -> Features {
     let spec = json(spec, rules);
-    rules.iter().filter(|rule| is_used(rule, &spec)).filter_map(|rule| Some(rule.since?.0)).collect()
+    rules.iter().filter(|rule| is_used(rule, &spec)).map(|rule| rule.feature).collect()
 }
 
 /// The service for a proxy with these features.
-pub fn fit(spec: &ServiceSpec, features: Features, rules: &[Rule]) -> Fitted {
+pub fn fit(spec: &ServiceSpec, features: &Features, rules: &[Rule]) -> Fitted {
     let json = json(spec, rules);
-    let lacking: Vec<(&Rule, Instead)> = (rules.iter())
-        .filter_map(|rule| Some((rule, rule.at(features)?.1)))
-        .filter(|(rule, _)| is_used(rule, &json))
-        .collect();
+    let lacking: Vec<&Rule> = rules.iter().filter(|rule| !features.has(rule.feature) && is_used(rule, &json)).collect();
     if lacking.is_empty() {
         return Fitted::Whole;
     }
-    if lacking.iter().any(|(_, instead)| *instead == Instead::Withhold) {
+    if lacking.iter().any(|rule| rule.instead == Instead::Withhold) {
         return Fitted::Withheld;
     }
-    let less = lacking.iter().try_fold(spec.clone(), |spec, (rule, _)| omit(&spec, rule.field));
+    let less = lacking.iter().try_fold(spec.clone(), |spec, rule| omit(&spec, rule.field));
     less.map_or(Fitted::Withheld, |spec| Fitted::Without(Box::new(spec)))
 }
 
@@ -53,10 +50,9 @@ fn omit(spec: &ServiceSpec, field: &str) -> Option<ServiceSpec> {
     })
 }
 
-/// Nothing if no rule asks for a feature: then nobody looks at it.
+/// Nothing without rules: then nobody looks at it.
 fn json(spec: &ServiceSpec, rules: &[Rule]) -> Value {
-    let asks = rules.iter().any(|rule| rule.since.is_some());
-    asks.then(|| serde_json::to_value(spec).ok()).flatten().unwrap_or_default()
+    (!rules.is_empty()).then(|| serde_json::to_value(spec).ok()).flatten().unwrap_or_default()
 }
 
 fn is_used(rule: &Rule, spec: &Value) -> bool {
@@ -66,26 +62,20 @@ fn is_used(rule: &Rule, spec: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Feature;
-    use super::super::table::SERVICE;
     use super::*;
     use crate::config::ConfigError;
 
-    const fn rule(field: &'static str, value: Option<&'static str>, instead: Option<Instead>) -> Rule {
-        let since = match instead {
-            Some(instead) => Some((Feature::Unread, instead)),
-            None => None,
-        };
-        Rule { field, value, since }
+    const fn rule(field: &'static str, value: Option<&'static str>, instead: Instead) -> Rule {
+        Rule { field, value, feature: "spare", instead }
     }
 
     /// As if these had come with a feature.
     const RULES: &[Rule] = &[
-        rule("orca", None, Some(Instead::Omit)),
-        rule("routing", None, None),
-        rule("routing", Some("bid"), Some(Instead::Withhold)),
-        rule("capacity.interval", None, Some(Instead::Omit)),
-        rule("capacity.slo", None, Some(Instead::Omit)),
+        rule("orca", None, Instead::Omit),
+        rule("routing", Some("bid"), Instead::Withhold),
+        rule("capacity.interval", None, Instead::Omit),
+        rule("capacity.perCore", None, Instead::Omit),
+        rule("capacity.slo", None, Instead::Omit),
     ];
 
     fn spec(json: &str) -> ServiceSpec {
@@ -98,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_proxy_gets_what_it_knows() {
-        let old = |json: &str| fit(&spec(json), Features::default(), RULES);
+        let old = |json: &str| fit(&spec(json), &Features::default(), RULES);
         assert_eq!(old(r#"{"retries":2,"routing":"mu"}"#), Fitted::Whole);
         assert_eq!(old(r#"{"retries":2,"orca":true}"#), without(r#"{"retries":2}"#));
         assert_eq!(old(r#"{"orca":false}"#), without("{}"), "a default, but written");
@@ -113,44 +103,33 @@ mod tests {
     }
 
     #[test]
+    fn omitted_fields_leave_the_rest_of_the_fields_around_them_if_that_is_valid() {
+        let old = |json: &str| fit(&spec(json), &Features::default(), RULES);
+        let limit = r#"{"retries":2,"capacity":{"estimator":"static","limit":9}}"#;
+        assert_eq!(old(limit), Fitted::Whole);
+        let per_core = r#"{"retries":2,"capacity":{"estimator":"static","perCore":8}}"#;
+        assert_eq!(old(per_core), without(r#"{"retries":2}"#));
+        let both = r#"{"orca":true,"retries":2,"capacity":{"estimator":"static","limit":9,"perCore":8}}"#;
+        assert_eq!(old(both), without(limit));
+    }
+
+    #[test]
     fn a_proxy_with_the_feature_gets_everything() {
         for json in [r#"{"routing":"bid","orca":true}"#, "{}", r#"{"orca":false}"#] {
-            assert_eq!(fit(&spec(json), Features::own(), RULES), Fitted::Whole, "{json}");
+            assert_eq!(fit(&spec(json), &Features::from_iter(["spare"]), RULES), Fitted::Whole, "{json}");
         }
     }
 
     #[test]
     fn a_service_needs_the_features_of_what_it_uses() {
-        let unread = Features::from_iter([Feature::Unread]);
+        let spare = Features::from_iter(["spare"]);
         for (json, needed) in [
             ("{}", Features::default()),
             (r#"{"routing":"mu","capacity":{"estimator":"average"}}"#, Features::default()),
-            (r#"{"routing":"bid"}"#, unread),
-            (r#"{"capacity":{"estimator":"average","interval":"5s"}}"#, unread),
+            (r#"{"routing":"bid"}"#, spare.clone()),
+            (r#"{"capacity":{"estimator":"average","interval":"5s"}}"#, spare),
         ] {
             assert_eq!(needs(&spec(json), RULES), needed, "{json}");
         }
-        assert_eq!(needs(&spec(r#"{"routing":"bid"}"#), SERVICE), Features::default(), "the first release has bids");
-        let priced = spec(r#"{"routing":"bid","bouncePrice":0.2}"#);
-        assert_eq!(needs(&priced, SERVICE), Features::from_iter([Feature::BouncePrice]));
-        assert_eq!(fit(&priced, unread, SERVICE), without(r#"{"routing":"bid"}"#));
-    }
-
-    #[test]
-    fn of_a_capacity_per_core_the_limit_is_left_and_nothing_without_one() {
-        let limit = r#"{"retries":2,"capacity":{"estimator":"static","limit":9}}"#;
-        for (capacity, old) in [
-            (r#"{"estimator":"static","perCore":8}"#, r#"{"retries":2}"#),
-            (r#"{"estimator":"static","limit":9,"perCore":8}"#, limit),
-        ] {
-            let per_core = spec(&format!(r#"{{"retries":2,"capacity":{capacity}}}"#));
-            assert_eq!(needs(&per_core, SERVICE), Features::from_iter([Feature::Cpu]));
-            assert_eq!(fit(&per_core, Features::NONE, SERVICE), without(old), "{capacity}");
-            assert_eq!(fit(&per_core, Features::from_iter([Feature::Cpu]), SERVICE), Fitted::Whole);
-        }
-        assert_eq!(needs(&spec(limit), SERVICE), Features::NONE);
-        assert_eq!(fit(&spec(limit), Features::NONE, SERVICE), Fitted::Whole);
-        let both = r#"{"bouncePrice":0.2,"retries":2,"capacity":{"estimator":"static","limit":9,"perCore":8}}"#;
-        assert_eq!(fit(&spec(both), Features::NONE, SERVICE), without(limit));
     }
 }

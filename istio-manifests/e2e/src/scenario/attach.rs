@@ -54,17 +54,16 @@ pub async fn pods_refuse_requests_without_mutual_tls(mesh: &Mesh) -> Result<()> 
 /// NetworkPolicy that restricts it.
 pub async fn workloads_may_not_read_the_state_of_the_control_plane(mesh: &Mesh) -> Result<()> {
     let neighbour = &mesh.frontends()[0];
-    let paths =
-        ["/healthz", "/readyz", "/metrics", "/", "/v1/services", "/v1/status", "/v1/status/history", "/v1/sync"];
+    let paths = ["/healthz", "/readyz", "/metrics", "/", "/v1/status", "/v1/status/history", "/v1/sync"];
     mesh.reaches(neighbour, "http://bloc-control-plane.bloc-system.svc.cluster.local:7080/healthz").await?;
-    for (path, expected) in paths.into_iter().zip([200, 200, 403, 403, 403, 403, 403, 403]) {
+    for (path, expected) in paths.into_iter().zip([200, 200, 403, 403, 403, 403, 403]) {
         let url = format!("http://bloc-control-plane.bloc-system.svc.cluster.local:7080{path}");
         let answer = mesh.ask_from(neighbour, &url).await?;
         ensure!(answer.status == expected, "{} reads {path}: {answer:?}", neighbour.name);
     }
     for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
         mesh.until("services through a forwarded port", async || {
-            let answer = mesh.ask_from(&pod, "http://127.0.0.1:7080/v1/services").await?;
+            let answer = mesh.ask_from(&pod, "http://127.0.0.1:7080/v1/status").await?;
             ensure!(answer.status == 200 && answer.body.contains("backend"), "{answer:?}");
             Ok(true)
         })
@@ -74,7 +73,7 @@ pub async fn workloads_may_not_read_the_state_of_the_control_plane(mesh: &Mesh) 
         let at_port = format!("http://{}:7081", pod.address);
         let answer = Answer::get(&format!("{at_port}/metrics"), &[]).await?;
         ensure!(answer.status == 200 && answer.body.contains("bloc_config_services"), "{answer:?}");
-        for path in ["/", "/v1/services", "/v1/sync"] {
+        for path in ["/", "/v1/status", "/v1/sync"] {
             let answer = Answer::get(&format!("{at_port}{path}"), &[]).await?;
             ensure!(answer.status == 404, "beside the metrics: {answer:?}");
         }

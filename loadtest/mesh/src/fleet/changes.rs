@@ -63,11 +63,9 @@ impl Mesh {
     /// Whether all sidecars have the control plane's current state, so each still polls.
     pub async fn all_poll(&self) -> bool {
         let Some(at) = self.control_plane_address() else { return false };
-        let Ok((_, body)) = http::get(at, "/v1/services", LIMIT).await else { return false };
+        let Ok((_, body)) = http::get(at, "/v1/status", LIMIT).await else { return false };
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let all = answer["proxies"].as_array().into_iter().flatten();
-        let current = all.filter(|proxy| proxy["current"] == true).count();
-        current == self.frontends.len() + self.sidecars.len()
+        answer["proxies"]["current"] == self.frontends.len() + self.sidecars.len()
     }
 
     /// Whether no sidecar has a replaced listener that still drains.

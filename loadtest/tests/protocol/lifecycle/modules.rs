@@ -15,13 +15,13 @@ fn listeners(place: &Place) -> [Value; 2] {
 /// As with `module-remote`, whose proxies take a new module without a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_of_another_version_takes_over_and_is_rolled_back() {
-    let (old, new) = (Place::new().of_last_release(), Place::new());
+    let (old, new) = (Place::new(), Place::next_version());
     let services = json!({SERVICE: spec(7, 3)});
     let mut stand = Stand::start(|_| listeners(&old).to_vec(), services).await;
-    stand.follows("the last release").await;
-    stand.all_workers_have("the last release", "inbound", Some(7)).await;
+    stand.follows("this version").await;
+    stand.all_workers_have("this version", "inbound", Some(7)).await;
     for (nth, (name, place)) in
-        [("today's", &new), ("rolled back", &old), ("forward again", &new)].into_iter().enumerate()
+        [("the next", &new), ("rolled back", &old), ("forward again", &new)].into_iter().enumerate()
     {
         let traffic =
             [stand.traffic("inbound", CLIENTS, "/slow").await, stand.traffic("outbound", CLIENTS, "/brief").await];

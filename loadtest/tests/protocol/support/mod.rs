@@ -18,7 +18,7 @@ pub use changing::{Changing, WORKERS, errors};
 pub use client::{Answer, Connection, from_sidecar, grpc, request, send, send_http2};
 pub use fake_control_plane::FakeControlPlane;
 pub use fleet::Fleet;
-pub use place::{Place, last_release};
+pub use place::{Place, next_version};
 pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender, single_sender};
 pub use traffic::{Tally, Traffic};
 pub use workers::Workers;

@@ -37,10 +37,9 @@ impl Place {
         Self { directory: tempfile::tempdir().unwrap(), envoy, module }
     }
 
-    /// The same with the module of the last release.
-    pub fn of_last_release(&self) -> Self {
-        let module = last_release("bloc.wasm");
-        Self { directory: tempfile::tempdir().unwrap(), envoy: self.envoy.clone(), module }
+    /// The same with the module of the next version.
+    pub fn next_version() -> Self {
+        Self { module: next_version("bloc.wasm"), ..Self::new() }
     }
 
     pub fn path(&self) -> &Path {
@@ -57,14 +56,11 @@ impl Place {
     }
 }
 
-/// A file of the last release; panics if it is missing, or of another commit than
-/// `.ci/last-release` says.
-pub fn last_release(name: &str) -> PathBuf {
-    let folder = bloc_mesh::envoy::target_directory().join("last-release");
-    let built = std::fs::read_to_string(folder.join("COMMIT")).unwrap_or_default();
-    let commit = include_str!("../../../../.ci/last-release").trim();
-    assert_eq!(built, commit, "{} is missing or of another release: run .ci/release", folder.display());
-    folder.join(name)
+/// A file of the next version, which has one more parameter; panics if it is missing.
+pub fn next_version(name: &str) -> PathBuf {
+    let file = bloc_mesh::envoy::target_directory().join("next").join(name);
+    assert!(file.is_file(), "{} is missing: run .ci/next-build module control-plane", file.display());
+    file
 }
 
 fn modified(file: &Path) -> Option<SystemTime> {

@@ -1,0 +1,82 @@
+//! Rates at one server, from the counts of its reports.
+//!
+//! A proxy reports what has happened since its last report that a replica counted, and the time
+//! that this took. So it needs no clock of ours, and this replica need not know its reports to
+//! other replicas:
+//!
+//! ```text
+//! rate = sum of counts / sum of spans        events/s, over the reports that came here
+//! ```
+//!
+//! The sums grow until the spans are long enough: half a report interval, or a tenth for the first
+//! rate. So the first report can give a rate already. A report that came twice, because its answer
+//! was lost, is in both sums twice. A report without a span, as a proxy's first one, gives no rate.
+//! A rate above [`MAX_RATE`] is not believed: the last rates stand, and counting starts anew.
+
+use std::time::Duration;
+
+/// The most requests per second that one Envoy can take in: fifty times what the fastest machines
+/// do.
+const MAX_RATE: f64 = 1e7;
+
+/// The rates of `N` kinds of events.
+#[derive(Debug)]
+pub struct Rates<const N: usize> {
+    counts: [u64; N],
+    span: Duration,
+    last: Option<[f64; N]>,
+}
+
+impl<const N: usize> Default for Rates<N> {
+    fn default() -> Self {
+        Self { counts: [0; N], span: Duration::ZERO, last: None }
+    }
+}
+
+impl<const N: usize> Rates<N> {
+    /// Adds what was counted in `span`. `least` is the shortest time that makes a rate; a fifth of
+    /// it is enough for the first one.
+    pub fn hear(&mut self, counts: [u64; N], span: Option<Duration>, least: Duration) {
+        let Some(span) = span else { return };
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum = sum.saturating_add(count);
+        }
+        self.span = self.span.saturating_add(span);
+        if self.span < least / if self.last.is_none() { 5 } else { 1 } || self.span.is_zero() {
+            return;
+        }
+        let Self { counts, span, last } = std::mem::take(self);
+        let rates = counts.map(|count| count as f64 / span.as_secs_f64());
+        self.last = if rates.iter().all(|rate| *rate <= MAX_RATE) { Some(rates) } else { last };
+    }
+
+    /// Events per second, finite and at least 0; `None` before the first span.
+    pub fn get(&self) -> Option<[f64; N]> {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_short_spans_until_they_are_enough_for_a_rate() {
+        let (mut rates, second) = (Rates::default(), Duration::from_secs(1));
+        let mut hear = |counts, span| {
+            rates.hear(counts, span, 2 * second);
+            rates.get()
+        };
+        assert_eq!(hear([9_000, 9], None), None, "the time is unknown");
+        assert_eq!(hear([4, 0], Some(second / 4)), None, "too short for the first rate");
+        assert_eq!(hear([6, 1], Some(second / 4)), Some([20.0, 2.0]));
+        assert_eq!(hear([10, 1], Some(second)), Some([20.0, 2.0]), "too short for another one");
+        assert_eq!(hear([30, 0], Some(second)), Some([20.0, 0.5]));
+        assert_eq!(hear([30, 3], Some(3 * second)), Some([10.0, 1.0]), "one long span is enough");
+        assert_eq!(hear([1 << 53, 0], Some(2 * second)), Some([10.0, 1.0]), "an impossible jump");
+        assert_eq!(hear([14, 0], Some(2 * second)), Some([7.0, 0.0]));
+        let mut rates = Rates::default();
+        rates.hear([5], Some(Duration::ZERO), Duration::ZERO);
+        assert_eq!(rates.get(), None, "a span of zero");
+    }
+}
