@@ -65,7 +65,7 @@ pub fn agent_message(data: &[u8]) {
                     assert!(numbers.iter().flatten().all(sane), "{known:?}");
                 }
                 serde_json::to_vec(&cpus.apps(usize::MAX, now).0).expect("operators see it");
-                let answers = cpus.answers(&message.asks);
+                let answers = cpus.asks.answers(&message.asks);
                 assert!(answers.iter().all(|of| of.count == 0 && of.seconds == 0.0), "nobody has answered");
             }
         });

@@ -284,7 +284,7 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
     cluster.back_up(true).await;
     let begun = Instant::now();
     let has_listed = async |replica: &ControlPlane| {
-        while !replica.get(&format!("/v1/services/{A}")).await.contains(&format!("{}:8080", ips(0..1)[0])) {
+        while !replica.get(&format!("/v1/status/services/{A}")).await.contains(&format!("{}:8080", ips(0..1)[0])) {
             assert!(begun.elapsed() < Duration::from_secs(200), "no list");
             sleep(Duration::from_millis(50)).await;
         }
