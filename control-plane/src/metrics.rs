@@ -127,14 +127,14 @@ impl Default for Metrics {
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register(
             "bloc_kubernetes_watch_heard_timestamp_seconds",
-            "When a list or a watch told anything last, since 1970",
+            "Unix time of the last list or watch event",
             metrics.watch_heard.clone(),
         );
         r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
         r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
-        r.register("bloc_lease_asks", "Asks for leases by result", metrics.lease_asks.clone());
-        r.register("bloc_lease_writes", "Writes of records of leases by result", metrics.lease_writes.clone());
+        r.register("bloc_lease_asks", "Lease requests by result", metrics.lease_asks.clone());
+        r.register("bloc_lease_writes", "Writes of lease records by result", metrics.lease_writes.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
         metrics
     }

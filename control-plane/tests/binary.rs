@@ -188,7 +188,7 @@ async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     let output = terminate(child).await;
     assert_eq!(output.status.code(), Some(0));
     let log = String::from_utf8(output.stderr).unwrap();
-    assert!(!log.contains("did not take their answers"), "{log}");
+    assert!(!log.contains("did not read their answers"), "{log}");
     for address in [main, metrics] {
         assert!(client.get(format!("http://{address}/metrics")).send().await.is_err(), "the port is closed");
     }

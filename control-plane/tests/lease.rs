@@ -176,7 +176,7 @@ async fn refuses_bad_messages_with_path_and_value() {
 async fn without_a_store_the_path_does_not_exist() {
     let server = Server::start(ONE).await;
     let (status, text) = send(&server, r#"{"node":"n1","life":1,"apps":[]}"#, None, None).await;
-    assert_eq!((status, &*text), (StatusCode::NOT_FOUND, r#"{"error":"no such path"}"#));
+    assert_eq!((status, &*text), (StatusCode::NOT_FOUND, r#"{"error":"no leases: no store is configured"}"#));
     server.stop().await;
 }
 

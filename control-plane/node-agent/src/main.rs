@@ -98,8 +98,9 @@ struct Run {
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
 
-    /// The control plane, http://HOST:PORT, at each address of the name. It gets the pods' quotas,
-    /// which their sidecars follow, and provides response times and leases of limits over nodes
+    /// URL of the control plane, http://HOST:PORT; every address that HOST resolves to is used.
+    /// It gets the pods' quotas, which their sidecars follow, and provides response times and
+    /// leases of limits over nodes
     #[arg(long, value_name = "URL")]
     control_plane: Option<Target>,
 

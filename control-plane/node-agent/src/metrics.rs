@@ -111,8 +111,8 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let errors = status.errors.iter().map(|(kind, count)| (vec![("kind", (*kind).to_owned())], count));
     let help = "Failures by kind. read, write: a group; in_use: a memory limit was not lowered because more is \
         in use; state: the files in --state; limit: the limit has no room; burst: a group with a burst, which is \
-        left alone; config, pods: the configuration or the pods cannot be read; control-plane: it was not told \
-        the quotas; lease: it does not say what this node holds";
+        left alone; config, pods: the configuration or the pods cannot be read; control-plane: a report \
+        or a question to it failed; lease: a request for leases failed";
     counter(r, "bloc_node_errors", help, &errors.collect(), |count| *count);
 
     let mut out = String::new();

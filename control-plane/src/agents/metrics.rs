@@ -14,9 +14,9 @@ type Value = fn(&AppLease) -> f64;
 
 /// Name, help and value.
 const GAUGES: [(&str, &str, Value); 3] = [
-    ("bloc_lease_held_ratio", "What nodes hold of the CPU limit (ratio)", |app| app.held),
-    ("bloc_lease_silent_ratio", "What nodes hold that were not heard of lately (ratio)", |app| app.silent),
-    ("bloc_lease_silent_nodes", "Nodes with a part that were not heard of lately", |app| app.silent_nodes as f64),
+    ("bloc_lease_held_ratio", "Share of the CPU limit that nodes hold (ratio)", |app| app.held),
+    ("bloc_lease_silent_ratio", "Share of the CPU limit that silent nodes hold (ratio)", |app| app.silent),
+    ("bloc_lease_silent_nodes", "Silent nodes that hold a part", |app| app.silent_nodes as f64),
 ];
 
 /// A registry of all records.

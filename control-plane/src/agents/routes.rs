@@ -17,6 +17,9 @@ use bloc_daemon::cpu::{CpuAnswer, CpuMessage};
 use std::sync::Arc;
 use tokio::time::Instant;
 
+/// The longest refusal, in characters.
+const MOST_TEXT: usize = 500;
+
 /// `POST /v1/cpu` with a [`CpuMessage`]. 204: it is known now. 200 with a [`CpuAnswer`] if it asks
 /// for response times. 503 also if there is no room for all of what it says; what did fit is known.
 pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
@@ -44,7 +47,9 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
 /// life and number of that node. 404 if no store is configured. 503 also if the API server is away.
 pub async fn lease(State(context): State<Context>, request: Request) -> Response {
     let caller = context.identity.caller(&request);
-    let Some(leases) = &context.agents.leases else { return refusal(StatusCode::NOT_FOUND, "no such path") };
+    let Some(leases) = &context.agents.leases else {
+        return refusal(StatusCode::NOT_FOUND, "no leases: no store is configured");
+    };
     let said = async {
         let (headers, body) = read(&context, request, &caller).await?;
         // Its memory counts until all of it is answered, also while it waits for a write.
@@ -54,7 +59,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
             tokens.check(&bearer(&headers)?, &asks.node).await?;
         }
         let tolds = leases.ask(asks).await.map_err(|Away| {
-            let why = "who holds what was not read from the Kubernetes API yet";
+            let why = "the lease records have not been read from the Kubernetes API yet";
             Unread::Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
         })?;
         Ok(bodies::answer(&context.transit, &caller, &tolds).await?)
@@ -90,7 +95,8 @@ fn bearer(headers: &HeaderMap) -> Result<String, Refusal> {
 fn refuse(context: &Context, caller: &Arc<str>, unread: Unread) -> Response {
     let (status, why) = match unread {
         Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "no memory left for what node agents say".to_owned()),
-        Unread::Refused(status, why) => (status, why),
+        // It may repeat a part of the message, and the log remembers it.
+        Unread::Refused(status, why) => (status, why.chars().take(MOST_TEXT).collect()),
     };
     if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {
         tracing::warn!(%caller, error = why, "refused a node agent's message");

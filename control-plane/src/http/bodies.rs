@@ -109,6 +109,10 @@ impl std::io::Write for Length {
     }
 }
 
+/// Shorter responses do not count, such as those to probes: a replica whose memory is taken must
+/// not be restarted for that.
+const SMALL: usize = 64;
+
 /// Marks a response that is counted already.
 #[derive(Clone, Copy)]
 struct IsCounted;
@@ -118,7 +122,7 @@ pub async fn count_answers(State(context): State<Context>, request: Request, nex
     let caller = context.identity.caller(&request);
     let (parts, body) = next.run(request).await.into_parts();
     let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let length = length.filter(|bytes| *bytes > 0 && parts.extensions.get::<IsCounted>().is_none());
+    let length = length.filter(|bytes| *bytes > SMALL && parts.extensions.get::<IsCounted>().is_none());
     let Some(length) = length else { return Response::from_parts(parts, body) };
     let mut memory = context.transit.share(caller);
     if memory.grow(length).is_err() {

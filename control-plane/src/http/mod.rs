@@ -105,9 +105,9 @@ mod tests {
     async fn answers_need_memory() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
         let context = Context::new(store, Arc::default(), Identity::None, Agents::default());
-        for (room, status) in [(8, StatusCode::OK), (7, StatusCode::SERVICE_UNAVAILABLE)] {
+        for (room, status) in [(200, StatusCode::OK), (199, StatusCode::SERVICE_UNAVAILABLE)] {
             let context = Context { transit: Shares::fair(room), ..context.clone() };
-            let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
+            let mut router = finish(Router::new().route("/", get(|| async { "a".repeat(100) })), context);
             let request = Request::builder().uri("/").body(Body::empty()).unwrap();
             assert_eq!(router.call(request).await.unwrap().status(), status, "{room}");
         }

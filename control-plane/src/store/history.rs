@@ -145,7 +145,12 @@ impl History {
         if self.in_force.len() < MAX_REFUSED || self.in_force.contains_key(source) {
             self.in_force.insert(source.to_owned(), event.number);
         }
-        push(&mut self.refusals, Event { message: Some(message), ..event }, MAX_EVENTS);
+        // One that is in force stays, however often others are refused and mended.
+        if self.refusals.len() >= MAX_EVENTS {
+            let oldest = self.refusals.iter().position(|event| event.resolved).unwrap_or(0);
+            self.refusals.remove(oldest);
+        }
+        self.refusals.push_back(Event { message: Some(message), ..event });
     }
 
     /// Records that good content has come from `source`.
@@ -319,6 +324,18 @@ mod tests {
         assert_eq!(messages(history.refusals_in_force()), [("other".to_owned(), 1)], "it replaces the one before");
         let resolved: Vec<bool> = history.events().iter().map(|event| event.resolved).collect();
         assert_eq!(resolved, [false, true, true]);
+    }
+
+    #[test]
+    fn a_refusal_in_force_is_not_pushed_out_by_others_that_are_mended() {
+        let mut history = History::default();
+        history.refused("mine", "bad", at(0));
+        for i in 0..1_000 {
+            history.refused("theirs", "worse", at(i));
+            history.resolved("theirs");
+        }
+        assert_eq!(history.refusals_in_force().len(), 1);
+        assert_eq!(history.events().len(), MAX_EVENTS);
     }
 
     #[test]

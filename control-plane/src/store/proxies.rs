@@ -30,8 +30,9 @@ pub const IN_ALL: usize = 208 << 20;
 pub const OF_ONE: usize = 96 << 20;
 /// How often silent proxies are dropped, which looks at all records.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long a silent proxy is remembered: twice the usual wait.
-const KEEP: Duration = Duration::from_secs(60);
+/// How long a silent proxy is remembered: a caller polls each 30 s, and may reach another replica a
+/// dozen times in a row.
+const KEEP: Duration = Duration::from_secs(600);
 
 /// The age of a record: higher is younger.
 type Serial = u64;

@@ -92,7 +92,7 @@ pub struct ProxyCounts {
     pub current: usize,
     /// Those of them that have not taken the newest state for a while.
     pub stale: usize,
-    /// Those that this replica has heard of within the last hour but does not count: they poll
+    /// Those that this replica has heard of within ten minutes but does not count: they poll
     /// another one, or are gone.
     pub elsewhere: usize,
 }

@@ -14,6 +14,7 @@
 //! in [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
 use crate::digest::of_pairs;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 use tokio::time::Instant;
@@ -115,7 +116,12 @@ impl FromStr for Version {
         };
         let stamps = stamps.into_iter().flat_map(|stamps| stamps.split('.')).map(stamp);
         let digest = u64::from_str_radix(digest, 16).ok().filter(|_| digest.len() == 16).ok_or(NotAVersion)?;
-        Ok(Self { digest, stamps: stamps.collect::<Option<_>>().ok_or(NotAVersion)? })
+        let mut greatest = BTreeMap::new();
+        for (name, stamp) in stamps.collect::<Option<Vec<(char, u64)>>>().ok_or(NotAVersion)? {
+            let of_kind = greatest.entry(name).or_insert(stamp);
+            *of_kind = stamp.max(*of_kind);
+        }
+        Ok(Self { digest, stamps: greatest.into_iter().collect() })
     }
 }
 
@@ -141,6 +147,8 @@ mod tests {
             let version: Version = text.parse().unwrap();
             assert_eq!((&version.stamps, version.to_string().as_str()), (&stamps, text));
         }
+        let forged: Version = "00000000000000ff@e1.e3.s1.e2".parse().unwrap();
+        assert_eq!(forged.stamps, [('e', 3), ('s', 1)], "one stamp for each kind, so one wake-up");
         for text in ["", "ff", "000000000000000g", "00000000000000ff@", "00000000000000ff@e1.", "00000000000000ff@e"] {
             assert_eq!(text.parse::<Version>(), Err(NotAVersion), "{text}");
         }

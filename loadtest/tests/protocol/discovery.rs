@@ -97,8 +97,8 @@ async fn a_fresh_caller_loses_no_request_to_a_server_that_refuses_connections() 
         let envoy = Envoy::start(&place.envoy, place.path(), routing, &bootstrap, 1).await.unwrap();
         let to = envoy.listener("outbound").unwrap();
         let answers = send_all(to, 16, 300, |_| request("/work")).await;
-        let lost = answers.iter().filter(|answer| answer.status != 200).count();
-        assert_eq!(lost, 0, "{routing}: of {}", answers.len());
+        let lost: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+        assert!(lost.is_empty(), "{routing}: of {}: {lost:?}", answers.len());
         let failed = format!("cluster.{SERVICE}.upstream_cx_connect_fail");
         let failed = envoy.stats(&failed).await.unwrap()[&failed];
         assert!(failed > 10, "{routing}: only {failed} connections were refused");

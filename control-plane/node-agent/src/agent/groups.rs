@@ -32,7 +32,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
     /// Counts a refusal of containers or of a limit; logs the first of several.
     pub(super) fn refuse(&mut self, node: &mut Node, why: impl Display) {
         if !self.refused {
-            tracing::warn!(app = self.app, %why, "the {} cannot be applied", self.what);
+            tracing::warn!(app = self.app, %why, "cannot apply the application's {}", self.what);
         }
         self.refused = true;
         node.tally.error(tally::LIMIT, &format!("{}: {}: {why}", self.app, self.what));
@@ -249,7 +249,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
                     app = self.app,
                     pod = member.pod,
                     container = member.container,
-                    "{} of the container or its pod was written by somebody else; the container is left alone for 60 s",
+                    "the container or its pod had its {} changed by another writer; leaving it alone for 60 s",
                     self.what
                 );
             }

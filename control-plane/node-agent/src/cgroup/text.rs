@@ -95,6 +95,11 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Whether the text of `cpuacct.usage` says the same use.
+    pub(super) fn is_usage(self, text: &str) -> bool {
+        text.trim().parse().is_ok_and(|nanos: u64| Duration::from_nanos(nanos) == self.used)
+    }
+
     /// From `cpu.stat`, and for version 1 the text of `cpuacct.usage`.
     pub fn from_stat(stat: &str, usage: Option<&str>) -> Option<Self> {
         let field = |name| field(stat, name);

@@ -233,7 +233,7 @@ impl<K: Ord + Clone> App<K> {
         {
             let excess = self.sum(|container| container.quota) - self.limit;
             let spare = self.sum(|container| container.quota - keep(container));
-            // Without any spare CPU this is NaN, and so it takes nothing: `Cores` makes 0 of it.
+            // Without any spare CPU this is 1 (`min` passes NaN over), and each difference is 0.
             let part = (excess.get() / spare.get()).min(1.0);
             for container in self.containers.values_mut() {
                 container.quota -= (container.quota - keep(container)) * part;

@@ -9,6 +9,8 @@ use bloc_policy::config::ConfigError;
 use futures_util::future::join_all;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -43,6 +45,7 @@ pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str,
         Err(error) => return failed(LEASE, error),
     };
     let addresses = watch::Sender::new(Vec::new());
+    let wants = AtomicBool::new(false);
     let asking = async {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,13 +55,19 @@ pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str,
                 () = leases.fall() => sleep(SOON).await,
             }
             let asks = asker.due(&leases, &failed).await;
+            wants.store(!asks.is_empty(), Relaxed);
             if !asks.is_empty() {
                 let replicas = addresses.borrow().clone();
                 leases.hear(&asker.ask_all(&client, &replicas, &asks, &failed).await);
             }
         }
     };
-    let unresolved = |error| failed(LEASE, error);
+    // Without leases, it does not matter whether the name can be resolved.
+    let unresolved = |error| {
+        if wants.load(Relaxed) {
+            failed(LEASE, error);
+        }
+    };
     tokio::select! {
         () = resolve(&target, &addresses, &unresolved) => {}
         () = asking => {}

@@ -166,30 +166,37 @@ impl Leases {
         let mut writer = Writer { app, has_ended: false };
         loop {
             // In the order in which they come. What comes while it waits goes into the same write.
-            let mut budget = self.0.budget.lock().await;
-            sleep_until(budget.ready()).await;
-            let Some(batch) = writer.app.take() else { break };
-            let mut pause = GATHER;
-            match self.0.store.read(&name) {
-                Err(_) => batch.fail(Unsaid::Unread),
-                Ok(known) => {
-                    let now = self.now();
-                    let is_silent = |node: &str| self.nodes(|nodes| nodes.is_gone(node, now));
-                    let may_begin = |node: &str| room::may_begin(self.store(), node);
-                    let heard = writer.app.apply(batch, &known, is_silent, may_begin, now);
-                    let written = if heard.record == *known.record {
-                        Ok(())
-                    } else if room::has_room(self.store(), &heard.record, &known) {
-                        budget.take(heard.record.bytes(), Instant::now());
-                        drop(budget);
-                        pause = gather(heard.record.bytes());
-                        self.put(&name, &heard.record, known).await
-                    } else {
-                        Err(Unsaid::NoRoom)
-                    };
-                    heard.say(written);
+            // Other applications write while this one pauses.
+            let pause = {
+                let mut budget = self.0.budget.lock().await;
+                sleep_until(budget.ready()).await;
+                let Some(batch) = writer.app.take() else { break };
+                match self.0.store.read(&name) {
+                    Err(_) => {
+                        batch.fail(Unsaid::Unread);
+                        GATHER
+                    }
+                    Ok(known) => {
+                        let now = self.now();
+                        let is_silent = |node: &str| self.nodes(|nodes| nodes.is_gone(node, now));
+                        let may_begin = |node: &str| room::may_begin(self.store(), node);
+                        let heard = writer.app.apply(batch, &known, is_silent, may_begin, now);
+                        let mut pause = GATHER;
+                        let written = if heard.record == *known.record {
+                            Ok(())
+                        } else if room::has_room(self.store(), &heard.record, &known) {
+                            budget.take(heard.record.bytes(), Instant::now());
+                            drop(budget);
+                            pause = gather(heard.record.bytes());
+                            self.put(&name, &heard.record, known).await
+                        } else {
+                            Err(Unsaid::NoRoom)
+                        };
+                        heard.say(written);
+                        pause
+                    }
                 }
-            }
+            };
             sleep(pause).await;
         }
         writer.has_ended = true;

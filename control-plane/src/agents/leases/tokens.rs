@@ -174,7 +174,7 @@ impl Tokens {
         match user.extra.unwrap_or_default().remove(NODE).as_deref() {
             Some([node]) => Ok(node.clone()),
             _ => {
-                let why = "the token says of no node; allowed: one that is bound to a pod, of Kubernetes 1.30 or later";
+                let why = "the token names no node; use one that is bound to a pod (Kubernetes 1.30 or later)";
                 Err((StatusCode::FORBIDDEN, why.to_owned()))
             }
         }
@@ -275,8 +275,8 @@ mod tests {
                 403,
                 "token: that of \"system:serviceaccount:shop:x\"",
             ),
-            (with("/user/extra", json!({})), 403, "the token says of no node"),
-            (with("/user/extra", json!({NODE: ["n1", "n2"]})), 403, "the token says of no node"),
+            (with("/user/extra", json!({})), 403, "the token names no node"),
+            (with("/user/extra", json!({NODE: ["n1", "n2"]})), 403, "the token names no node"),
             (serde_json::Value::Null, 503, "the token cannot be reviewed: away"),
         ] {
             let (tokens, reviews) = tokens(status);

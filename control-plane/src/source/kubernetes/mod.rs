@@ -51,9 +51,9 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Readings that may wait to be processed; when there are as many, the watches wait.
 const BACKLOG: usize = 1_024;
 
-/// A connection to the API server that is silent for this long is given up. An idle watch sends a
-/// bookmark each minute.
-const SILENCE: Duration = Duration::from_secs(90);
+/// A connection to the API server that is silent for this long is given up: longer than after which
+/// a silent watch lists again.
+const SILENCE: Duration = Duration::from_secs(150);
 
 /// A client for a source.
 ///

@@ -217,7 +217,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
     }
 
     fn is_silent(&self) -> End {
-        tracing::info!(kind = self.name, "the watch has told nothing for {} s, listing again", SILENCE.as_secs());
+        tracing::info!(kind = self.name, "no events for {} s; listing again", SILENCE.as_secs());
         End::Stale
     }
 

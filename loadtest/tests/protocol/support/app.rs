@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ struct Inner {
     at_once_with: AtomicU16,
     /// A header of all its answers.
     mark: Mutex<Option<&'static str>>,
+    /// Holds the port after a crash, or an application of another test may get it.
+    port: Mutex<Option<TcpSocket>>,
 }
 
 type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
@@ -72,6 +74,7 @@ impl App {
             slow: Mutex::default(),
             at_once_with: 0.into(),
             mark: Mutex::default(),
+            port: Mutex::default(),
         });
         tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
         Self { address, inner, stop }
@@ -143,6 +146,10 @@ impl App {
     pub async fn crash(&self) {
         self.stop.send_replace(true);
         self.stop.closed().await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        *self.inner.port.lock().unwrap() = Some(socket);
     }
 }
 
