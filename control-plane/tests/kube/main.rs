@@ -100,7 +100,8 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
         events.iter().any(|event| event.note.as_deref().is_some_and(|note| note.ends_with(reason)))
     })
     .await;
-    assert!(control_plane.get("/v1/status").await.contains(reason));
+    // The status may be a second old.
+    until("the status", async || control_plane.get("/v1/status").await.contains(reason)).await;
     assert!(!proxy.poll().await);
     // A replica that never read the good content takes its copy.
     let late = cluster.control_plane("two").await;
