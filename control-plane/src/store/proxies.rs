@@ -1,11 +1,11 @@
 //! The last poll of each proxy, kept for operators and to let a newer poll end the older one.
 //!
-//! Records of proxies that were silent for a minute are dropped. Ids come from outside, so
-//! everything that is remembered of a proxy is charged to the identity that polls (see
-//! [`charge`](super::charge)). When there is no room, the identity that takes most loses its
-//! youngest record, so an identity that invents proxies loses the invented ones. An identity below
-//! its fair share (the whole divided by the number of identities) always gets room, because another
-//! one then takes more.
+//! Records of proxies that were silent for ten minutes are dropped, or for one if there is no room.
+//! Ids come from outside, so everything that is remembered of a proxy is charged to the identity
+//! that polls (see [`charge`](super::charge)). When there is still no room, the identity that takes
+//! most loses its youngest record, so an identity that invents proxies loses the invented ones. An
+//! identity below its fair share (the whole divided by the number of identities) always gets room,
+//! because another one then takes more.
 
 use super::module::Module;
 use super::names::Names;
@@ -33,6 +33,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long a silent proxy is remembered: a caller polls each 30 s, and may reach another replica a
 /// dozen times in a row.
 const KEEP: Duration = Duration::from_secs(600);
+/// The same, if there is no room for another one.
+const KEEP_IF_FULL: Duration = Duration::from_secs(60);
 
 /// The age of a record: higher is younger.
 type Serial = u64;
@@ -47,7 +49,9 @@ pub struct Proxies {
     /// The proxies of each identity by age.
     ages: BTreeMap<(Arc<str>, Serial), String>,
     gone: Vec<Gone>,
+    /// When silent proxies were dropped, and when for lack of room.
     swept: Option<Instant>,
+    cramped: Option<Instant>,
     next: Serial,
 }
 
@@ -60,6 +64,7 @@ impl Default for Proxies {
             ages: BTreeMap::new(),
             gone: Vec::new(),
             swept: None,
+            cramped: None,
             next: 0,
         }
     }
@@ -193,11 +198,14 @@ impl Proxies {
     /// Makes room for the record of the proxy that polls, `charge` bytes in all, what it takes
     /// already included. Returns whether there is room.
     ///
-    /// Drops the youngest records of the identity that takes most if it must. They stay dropped,
+    /// Drops silent proxies, then the youngest records of the identity that takes most, if it must.
+    /// They stay dropped,
     /// whatever is returned, see [`gone`](Self::gone). Without room, the record of the polling
     /// proxy is dropped, too, if it has one.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
-        self.sweep(now);
+        if is_due(&mut self.swept, now) {
+            self.sweep(KEEP, now);
+        }
         loop {
             // Its own record may be gone now.
             let known = self.records.get(&poll.proxy);
@@ -205,6 +213,10 @@ impl Proxies {
             let before = known.map(|record| &record.memory).filter(|memory| *memory.owner() == poll.payer);
             let more = charge.saturating_sub(before.map_or(0, Share::amount));
             let Some(payer) = self.memory.in_the_way(&poll.payer, more) else { return true };
+            if is_due(&mut self.cramped, now) {
+                self.sweep(KEEP_IF_FULL, now);
+                continue;
+            }
             let mut records = self.ages.range((Arc::clone(&payer), 0)..=(Arc::clone(&payer), Serial::MAX));
             match records.next_back() {
                 Some(((_, youngest), proxy)) if payer != poll.payer || *youngest > serial => {
@@ -269,17 +281,22 @@ impl Proxies {
         self.records.values().filter(|record| record.window.contains(now)).count()
     }
 
-    /// Drops the records of silent proxies.
-    fn sweep(&mut self, now: Instant) {
-        if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
-            return;
-        }
-        self.swept = Some(now);
-        let is_silent = |record: &Record| record.held.is_none() && now.saturating_duration_since(record.seen) >= KEEP;
+    /// Drops the records of proxies that were silent for so long.
+    fn sweep(&mut self, keep: Duration, now: Instant) {
+        let is_silent = |record: &Record| record.held.is_none() && now.saturating_duration_since(record.seen) >= keep;
         let silent = self.records.iter().filter(|(_, record)| is_silent(record));
         let silent: Vec<String> = silent.map(|(proxy, _)| proxy.clone()).collect();
         silent.iter().for_each(|proxy| self.forget(proxy));
     }
+}
+
+/// Whether to sweep, as this was done last.
+fn is_due(last: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= SWEEP_EVERY);
+    if is_due {
+        *last = Some(now);
+    }
+    is_due
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn an_identity_below_its_fair_share_always_gets_room() {
             assert!(proxies.taken() <= WHOLE);
             assert_eq!(proxies.taken(), sizes.values().map(|(_, bytes)| bytes).sum::<usize>());
         }
-        proxies.sweep(start + KEEP);
+        proxies.sweep(KEEP, start + KEEP);
         assert!(proxies.taken() == 0 && proxies.ages.is_empty());
     }
 }
@@ -121,10 +121,13 @@ fn forgets_silent_proxies_before_it_evicts_any() {
         let payer = if i < 6 { "a" } else { "b" };
         assert!(comes(&mut proxies, &paid(&i.to_string(), payer, "s"), start));
     }
-    let later = start + KEEP;
     for i in 1..10 {
         proxies.get_mut(&i.to_string()).unwrap().held = Some(i);
     }
+    let later = start + KEEP_IF_FULL;
+    assert!(comes(&mut proxies, &paid("0", "a", "s"), later), "it needs no room, so none is made");
+    assert_eq!(proxies.iter().count(), 10);
+    let later = later + KEEP_IF_FULL;
     assert!(comes(&mut proxies, &paid("new", "c", "s"), later));
     assert_eq!(ids(&proxies), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "new"]);
     assert!(comes(&mut proxies, &paid("newer", "c", "s"), later), "then the youngest of the largest identity");
@@ -138,7 +141,7 @@ fn charges_in_full_for_a_silent_proxy_that_returns() {
         let payer = ["c", "a", "a", "a", "a", "b", "b", "b", "b", "b"][i];
         assert!(comes(&mut proxies, &paid(&i.to_string(), payer, "s"), start));
     }
-    let later = start + Duration::from_secs(61);
+    let later = start + KEEP_IF_FULL;
     for i in 2..10 {
         proxies.get_mut(&i.to_string()).unwrap().held = Some(i);
     }
@@ -159,7 +162,7 @@ fn frees_all_that_was_kept_for_proxies_that_are_gone() {
     assert_eq!((&*gone.last().unwrap().left[0].text, proxies.name_id("s0")), ("s0", None), "it serves another");
     assert!(comes(&mut proxies, &paid("1", "d", "s1"), start), "charged to another identity");
     assert_eq!(proxies.taken(), 4 * EACH);
-    proxies.sweep(start + KEEP);
+    proxies.sweep(KEEP, start + KEEP);
     assert!(proxies.taken() == 0 && proxies.ages.is_empty(), "{:?}", proxies.ages);
     assert_eq!(proxies.name_id("other"), None);
     assert_eq!(proxies.gone().len(), 4);
@@ -174,6 +177,6 @@ fn a_proxy_id_belongs_to_the_identity_that_used_it_first() {
     proxies.note(&from("one"), EACH, start);
     assert!(proxies.is_of_another(&from("other")) && proxies.is_of_another(&poll("p")));
     assert!(!proxies.is_of_another(&from("one")));
-    proxies.sweep(start + KEEP);
+    proxies.sweep(KEEP, start + KEEP);
     assert!(!proxies.is_of_another(&from("other")), "for as long as it is remembered");
 }
