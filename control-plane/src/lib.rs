@@ -26,6 +26,7 @@
 //! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 //! | `bloc-daemon` | what the node agent has, too: options, messages, files, ports |
+#![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
 pub mod agents;
 pub mod check;

@@ -79,7 +79,6 @@ async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<
     Ok((headers, bodies::read(request, context.transit.share(Arc::clone(caller))).await?))
 }
 
-/// The token of a request.
 fn bearer(headers: &HeaderMap) -> Result<String, Refusal> {
     let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token =

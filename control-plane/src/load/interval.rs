@@ -16,7 +16,6 @@ use tokio::time::Instant;
 pub struct ReportInterval(Duration);
 
 impl ReportInterval {
-    /// The duration.
     pub fn get(self) -> Duration {
         self.0
     }

@@ -33,7 +33,6 @@ const HISTOGRAMS: [(&str, &str, Value); 2] = [
 /// The latencies of all services, and the edges.
 #[derive(Debug, Default)]
 pub struct LatencyMetrics {
-    /// By name.
     pub services: BTreeMap<String, ServiceTotals>,
     /// The series of the edges.
     pub edges: EdgeTotals,

@@ -17,7 +17,6 @@ const MAX_EDGES: usize = 50;
 /// The most services in trouble that are listed apart from the lines.
 const MAX_TROUBLED: usize = 10;
 
-/// The query parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct Query {
@@ -44,7 +43,6 @@ pub enum Sort {
     /// The worst condition first.
     #[default]
     Condition,
-    /// By name.
     Name,
     /// The highest arrival rate first.
     Arrivals,
@@ -52,7 +50,6 @@ pub enum Sort {
     Utilisation,
 }
 
-/// The response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Glance<'a> {
@@ -78,7 +75,6 @@ pub struct Glance<'a> {
     conditions: BTreeMap<&'static str, usize>,
     /// The first few services in trouble, the worst first, regardless of the filter.
     troubled: Vec<Line<'a>>,
-    /// The number of services.
     total: usize,
     /// The number of services that match the filter.
     matching: usize,

@@ -13,7 +13,6 @@ use std::time::Duration;
 /// The most servers, senders and endpoints in a response; the worst come first.
 const MAX_SHOWN: usize = 500;
 
-/// The response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {

@@ -13,7 +13,6 @@ pub const KEPT: usize = 90;
 /// The numbers in a sample.
 const SERIES: usize = 3;
 
-/// The samples of all services.
 #[derive(Debug, Default)]
 pub struct Samples {
     /// The number of samples so far.

@@ -17,7 +17,6 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// The origin of refusals; there is only one file.
 const ORIGIN: &str = "file";
-/// How often the file is read.
 const POLL: Duration = Duration::from_millis(250);
 /// How long the content must stay the same: longer than between an editor's truncation and its
 /// write.

@@ -23,7 +23,6 @@ const ASKED: usize = 128;
 /// What a pod has answered since it was first asked for.
 #[derive(Debug)]
 struct Asked {
-    /// When it was asked for last.
     at: Instant,
     count: u64,
     micros: u64,

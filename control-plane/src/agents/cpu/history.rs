@@ -20,7 +20,6 @@ const MOST_GROWTH: f64 = 2.0;
 /// CPU in core seconds since some moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sums {
-    /// What was used.
     pub used: f64,
     /// What the quotas were enough for.
     pub offered: f64,

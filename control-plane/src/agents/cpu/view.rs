@@ -12,11 +12,9 @@ const MAX_CONTAINERS: usize = 30;
 pub struct AppView {
     /// `namespace/name`.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Whether quotas, limit and what is free are what the agent would set.
     pub observed: bool,
-    /// Its limit.
     pub limit: f64,
     /// What no container has of it.
     pub free: f64,
@@ -26,7 +24,6 @@ pub struct AppView {
     pub used: f64,
     /// Quota that is not used; `null`: a container has no quota.
     pub slack: Option<f64>,
-    /// The number of containers.
     pub container_count: usize,
     /// The first containers, as the agent names them.
     pub containers: Vec<ContainerView>,

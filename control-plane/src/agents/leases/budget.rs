@@ -29,7 +29,6 @@ impl Budget {
         self.0.checked_sub(BURST).unwrap_or(self.0)
     }
 
-    /// Counts a write.
     pub fn take(&mut self, bytes: usize, now: Instant) {
         self.0 = self.0.max(now) + Duration::from_secs_f64((bytes as f64).max(WRITE) / BYTES);
     }

@@ -21,7 +21,6 @@ const VERSION: &str = "1";
 
 type Records = BTreeMap<Arc<str>, Arc<Record>>;
 
-/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be read.
@@ -32,7 +31,6 @@ pub enum OpenError {
     Content(PathBuf, String),
 }
 
-/// Records in a file.
 #[derive(Debug)]
 pub struct FileLeases {
     path: PathBuf,

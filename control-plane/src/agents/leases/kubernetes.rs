@@ -34,7 +34,6 @@ const LABEL: (&str, &str) = ("bloc.dev/lease", "cpu");
 const SELECTOR: &str = "bloc.dev/lease=cpu";
 /// The start of each name.
 const PREFIX: &str = "cpu.";
-/// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(4);
 /// Readings of the watch that may wait.
 const BACKLOG: usize = 64;

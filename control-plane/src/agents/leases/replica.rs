@@ -306,7 +306,6 @@ impl Leases {
         LeaseView { apps, unread: self.0.store.unread() }
     }
 
-    /// What is known of nodes.
     pub(super) fn nodes<T>(&self, with: impl FnOnce(&mut Nodes) -> T) -> T {
         with(&mut self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }

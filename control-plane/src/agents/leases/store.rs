@@ -31,13 +31,11 @@ pub trait LeaseStore: Debug + Send + Sync {
     fn has_node(&self, node: String) -> BoxFuture<'_, Result<bool, String>>;
 }
 
-/// A write.
 pub type Writing<'a> = BoxFuture<'a, Result<(), Unwritten>>;
 
 /// A record as it was read.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// The record.
     pub record: Arc<Record>,
     /// Its version; none: there is no record.
     pub version: Option<String>,

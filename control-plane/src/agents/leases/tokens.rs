@@ -33,12 +33,11 @@ const NODE: &str = "authentication.kubernetes.io/node-name";
 const KEPT: Duration = Duration::from_secs(60);
 /// How long a token that is not good is remembered: it may become valid, if clocks differ.
 const REFUSED: Duration = Duration::from_secs(10);
-/// The most reviews at a time, and so a second: 2,000 nodes need 34. No more tokens are remembered
-/// than are reviewed in [`KEPT`].
+/// The most reviews at a time: 50 a second if they are fast, and 2,000 nodes need 34. No more
+/// tokens are remembered than are reviewed in [`KEPT`].
 const REVIEWS: usize = 50;
 /// How long a review keeps its place at least.
 const A_SECOND: Duration = Duration::from_secs(1);
-/// How long a review may take.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 type Review = dyn Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync;

@@ -116,7 +116,6 @@ impl Cluster {
         news
     }
 
-    /// An EndpointSlice is gone.
     pub fn remove_slice(&mut self, key: &Key) {
         let Some(slice) = self.slices.remove(key) else { return };
         let service = (key.0.clone(), slice.service);
@@ -129,7 +128,6 @@ impl Cluster {
         self.dirty.insert(service);
     }
 
-    /// A Service is gone.
     pub fn remove_service(&mut self, key: &Key) {
         if let Some(service) = self.services.remove(key) {
             self.routes_dirty |= service.alias().is_some();
@@ -155,12 +153,10 @@ impl Cluster {
         self.policies.get(key).is_some_and(|policy| policy.spec.is_some())
     }
 
-    /// The slices that are known.
     pub fn slices(&self) -> BTreeSet<Key> {
         self.slices.keys().cloned().collect()
     }
 
-    /// The Services that are known.
     pub fn services(&self) -> BTreeSet<Key> {
         self.services.keys().cloned().collect()
     }

@@ -41,7 +41,6 @@ pub struct Content {
 /// A change that a copy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Write it.
     Write(Key, Content),
     /// Delete it: the original is gone, or does not count.
     Delete(String),
@@ -86,7 +85,6 @@ impl Copies {
         self.ordered.retain(|original, _| self::name(original) != name);
     }
 
-    /// The names of the copies.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.known.values().map(|(name, _)| name)
     }

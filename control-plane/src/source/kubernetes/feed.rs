@@ -16,13 +16,9 @@ use tokio::time::Instant;
 
 /// The places of the watches.
 pub const SLICES: usize = 0;
-/// See [`SLICES`].
 pub const SERVICES: usize = 1;
-/// See [`SLICES`].
 pub const POLICIES: usize = 2;
-/// See [`SLICES`].
 pub const ROUTES: usize = 3;
-/// The number of places.
 pub const PLACES: usize = 4;
 /// The names of these kinds in versions: EndpointSlice, Service, ConfigMap, VirtualService. Another
 /// kind needs another name.

@@ -139,7 +139,6 @@ impl Routes {
         news
     }
 
-    /// A VirtualService is gone.
     pub fn remove(&mut self, key: &Key) {
         self.rules.remove(key);
     }

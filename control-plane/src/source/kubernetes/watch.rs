@@ -47,11 +47,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// An object, reduced to the parts that matter.
 #[derive(Debug)]
 pub enum Object {
-    /// An EndpointSlice.
     Slice(Slice),
-    /// A Service.
     Service(Service),
-    /// A VirtualService.
     Route(Rules),
     /// A ConfigMap with parameters.
     Policy(Box<ConfigMap>),
@@ -76,11 +73,9 @@ pub enum Reading<O = Object> {
 
 /// The watch of one kind of object.
 pub struct Watch<K, O = Object> {
-    /// What is watched.
     pub api: Api<K>,
     /// The name of the kind in log and metrics.
     pub name: &'static str,
-    /// A label selector.
     pub selector: Option<&'static str>,
     /// The place of this watch among those that feed the same receiver.
     pub place: usize,
@@ -88,17 +83,13 @@ pub struct Watch<K, O = Object> {
     pub optional: bool,
     /// Reduces an object to the parts that matter; `None`: it does not matter.
     pub reduce: fn(K) -> Option<O>,
-    /// Receives the readings.
     pub readings: mpsc::Sender<(usize, Reading<O>)>,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
 }
 
-/// Why a watch ended.
 enum End {
     /// The server closed it: continue where it was.
     Closed,
-    /// List again.
     Stale,
     /// The server does not know the kind, or does not let us read it.
     Withheld,
