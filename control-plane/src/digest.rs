@@ -21,6 +21,11 @@ pub fn of_pairs<N: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = 
     bytes.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }
 
+/// The digest of named things with a digest each; must be in ascending order of names.
+pub fn of_named<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
+    of_pairs(things.into_iter().map(|(name, digest)| (name, digest.to_be_bytes())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +43,13 @@ mod tests {
             of_pairs::<&str, &str>([]),
         ];
         assert_eq!(BTreeSet::from(all).len(), all.len(), "{all:x?}");
+    }
+
+    #[test]
+    fn a_digest_depends_on_names_and_contents() {
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(of_named([(&a, 1), (&b, 2)]), of_named([(&a, 1), (&b, 2)]));
+        assert_ne!(of_named([(&a, 1), (&b, 2)]), of_named([(&a, 2), (&b, 1)]));
+        assert_ne!(of_named([(&a, 1)]), of_named([]));
     }
 }

@@ -26,6 +26,19 @@
 //! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 //! | `bloc-daemon` | what the node agent has, too: options, messages, files, ports |
+//!
+//! From a ConfigMap to the answer of a poll, in order:
+//!
+//! | file | what happens there |
+//! |---|---|
+//! | `source/kubernetes/watch.rs` | lists and watches one kind of object |
+//! | `source/kubernetes/feed.rs` | merges what the watches read, and publishes it |
+//! | `source/kubernetes/policy.rs` | parses and validates the ConfigMap |
+//! | `source/kubernetes/cluster.rs` | computes the services that it concerns |
+//! | `snapshot.rs` | validates them; holds those in force |
+//! | `store/publish.rs` | puts them in force under the lock; waits for each poll |
+//! | `store/decide.rs` | decides which polls wake, and what each is answered |
+//! | `http/sync.rs` | reads a poll, and sends its answer |
 #![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
 pub mod agents;

@@ -6,7 +6,7 @@ use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
-use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
+use bloc_control_plane::source::{self, FileSource, KubernetesSource};
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, schema, serve};
 use bloc_daemon::options::{ListenOptions, LogOptions, Source};
@@ -151,7 +151,6 @@ async fn run(arguments: Arguments) -> Result<()> {
     let stop = process::stopped()?;
     let metrics = Arc::new(Metrics::default());
     let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
-    let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
     let mut serving = Serving { identity, ..Serving::default() };
     serving.agents.account = arguments.node_agent;
     let leases = |store: Arc<dyn LeaseStore>| Some(Leases::new(store, Arc::clone(&metrics)));
@@ -161,18 +160,20 @@ async fn run(arguments: Arguments) -> Result<()> {
             if let Some(file) = arguments.leases {
                 serving.agents.leases = leases(Arc::new(FileLeases::open(file)?));
             }
-            publisher.accept(snapshot, Reach::default());
+            store.publish(snapshot, Reach::default());
+            let store = store.clone();
             tokio::spawn(async move {
-                source.watch(publisher).await;
+                source.watch(store).await;
             })
         }
         Source::Kubernetes => {
             let client = kubernetes().await.context("cannot configure the client of the Kubernetes API")?;
             let (namespace, domain) = (arguments.namespace, arguments.cluster_domain);
-            let store = KubernetesLeases::new(client.clone(), &namespace, Arc::clone(&metrics));
-            serving.agents.leases = leases(Arc::new(store));
+            let records = KubernetesLeases::new(client.clone(), &namespace, Arc::clone(&metrics));
+            serving.agents.leases = leases(Arc::new(records));
             serving.agents.tokens = Some(Tokens::new(client.clone(), &serving.agents.account));
-            tokio::spawn(KubernetesSource::new(client, namespace, domain).run(publisher))
+            let source = KubernetesSource::new(client, namespace, domain);
+            tokio::spawn(source.run(store.clone(), Arc::clone(&metrics)))
         }
     };
 

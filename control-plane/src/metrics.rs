@@ -44,6 +44,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Label = [(&'static str, &'static str); 1];
 
@@ -141,16 +142,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts content of the source that was accepted.
-    pub fn count_accepted(&self) {
-        self.accepted.inc();
-    }
-
-    /// Counts content of the source that was refused.
-    pub fn count_rejected(&self) {
-        self.rejected.inc();
-    }
-
     /// Counts a list or a watch of a kind of Kubernetes object that failed.
     pub fn count_watch_error(&self, kind: &'static str) {
         self.watch_errors.get_or_create(&[("kind", kind)]).inc();
@@ -218,6 +209,8 @@ impl Metrics {
         self.services.set(gauge(counts.services));
         self.polls_held.set(gauge(counts.polls_held));
         self.proxies_connected.set(gauge(counts.proxies_connected));
+        self.accepted.inner().store(counts.accepted, Relaxed);
+        self.rejected.inner().store(counts.rejected, Relaxed);
         self.refused.set(gauge(counts.refused));
         self.proxies_stale.set(gauge(counts.proxies_stale));
         self.proxies_unread.set(gauge(counts.proxies_unread));

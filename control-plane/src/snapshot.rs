@@ -1,4 +1,4 @@
-//! A complete, validated set of services: what a source publishes.
+//! A complete, validated set of services: what a source publishes, and what is in force.
 //!
 //! A snapshot is accepted or refused as a whole, so that a proxy never sees half of an edit.
 
@@ -9,7 +9,7 @@ use bloc_policy::features::fit::{Fitted, fit, needs};
 use bloc_policy::features::table::{Rule, SERVICE};
 use bloc_policy::sync::Routes;
 use bloc_yaml as yaml;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One service: as the operator wrote it, and validated.
@@ -158,6 +158,103 @@ impl Snapshot {
     }
 }
 
+/// The services in force, by name.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    current: Option<BTreeMap<String, Arc<Service>>>,
+    digest: u64,
+    generation: u64,
+    needs: Features,
+}
+
+impl Catalog {
+    /// Whether there has been a snapshot. Before it nothing is known, not even that a service does
+    /// not exist.
+    pub fn is_published(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The services in force, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Arc<Service>)> {
+        self.current.iter().flatten()
+    }
+
+    /// The number of services in force.
+    pub fn count(&self) -> usize {
+        self.current.as_ref().map_or(0, BTreeMap::len)
+    }
+
+    /// A service in force.
+    pub fn get(&self, name: &str) -> Option<&Arc<Service>> {
+        self.current.as_ref()?.get(name)
+    }
+
+    /// Those of `names` that are in force, in the same order.
+    pub fn of<'a>(
+        &'a self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> impl Iterator<Item = (&'a String, &'a Arc<Service>)> {
+        names.filter_map(|name| self.current.as_ref()?.get_key_value(name))
+    }
+
+    /// The same as a proxy with these features gets it.
+    pub fn fitted<'a>(
+        &'a self,
+        names: impl Iterator<Item = &'a str>,
+        features: &'a Features,
+    ) -> impl Iterator<Item = (&'a String, Arc<Service>)> {
+        self.of(names).filter_map(move |(name, service)| Some((name, service.fitted(features)?)))
+    }
+
+    /// The digest of those of `names` that are in force, as a proxy with these features gets them;
+    /// `names` ascend.
+    pub fn digest_of<'a>(&'a self, names: impl Iterator<Item = &'a str>, features: &'a Features) -> u64 {
+        digest::of_named(self.fitted(names, features).map(|(name, service)| (name, service.digest())))
+    }
+
+    /// The features that services in force need.
+    pub fn needs(&self) -> &Features {
+        &self.needs
+    }
+
+    /// The features that those of `names` that are in force need, and that are not among these.
+    pub fn lacking<'a>(&'a self, names: impl Iterator<Item = &'a str>, features: &Features) -> Features {
+        if self.needs.are_in(features) {
+            return Features::default();
+        }
+        let needs = self.of(names).flat_map(|(_, service)| service.needs().iter());
+        needs.filter(|feature| !features.has(feature)).collect()
+    }
+
+    /// The number of snapshots so far.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The digest of all services.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Puts `snapshot` in force. Returns the names of the services that were added, removed or
+    /// changed in meaning.
+    pub fn replace(&mut self, snapshot: Snapshot) -> BTreeSet<String> {
+        let next = snapshot.into_services();
+        let before = self.current.take().unwrap_or_default();
+        let gone = before.keys().filter(|name| !next.contains_key(*name));
+        let new = next.iter().filter_map(|(name, service)| {
+            let same = before.get(name).is_some_and(|before| before.means_the_same_as(service));
+            (!same).then_some(name)
+        });
+        let changes = gone.chain(new).cloned().collect();
+        self.digest = digest::of_named(next.iter().map(|(name, service)| (name, service.digest())));
+        self.needs = next.values().flat_map(|service| service.needs().iter()).collect();
+        self.current = Some(next);
+        self.generation += 1;
+        changes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,5 +328,44 @@ services:
         let other = one("services: {a: {}}");
         assert!(!first.means_the_same_as(&other));
         assert_ne!(first.digest(), other.digest());
+    }
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_the_services_that_changed() {
+        let mut catalog = Catalog::default();
+        let mut publish = |yaml| catalog.replace(Snapshot::from_yaml(yaml).unwrap());
+        assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a", "b"]));
+        assert_eq!(publish("services: {a: {retries: 1}, b: {}}"), names(&["a"]));
+        assert_eq!(
+            publish("services: {a: {retries: 1}, b: {retries: 3}}"),
+            names(&[]),
+            "writing the default changes nothing"
+        );
+        assert_eq!(publish("services: {b: {}}"), names(&["a"]));
+        assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a"]));
+    }
+
+    #[test]
+    fn the_digest_covers_only_the_services_asked_for() {
+        let none = &Features::default();
+        let catalog = |yaml| {
+            let mut catalog = Catalog::default();
+            catalog.replace(Snapshot::from_yaml(yaml).unwrap());
+            catalog
+        };
+        let one = catalog("services: {a: {resetInterval: 1s}, b: {}}");
+        let other = catalog("services: {a: {resetInterval: 1000ms, retries: 3}, c: {}}");
+        assert_eq!(
+            one.digest_of(["a"].into_iter(), none),
+            other.digest_of(["a"].into_iter(), none),
+            "the same service in another notation"
+        );
+        assert_eq!(one.digest_of(["a", "none"].into_iter(), none), one.digest_of(["a"].into_iter(), none));
+        assert_ne!(one.digest_of(["a", "b"].into_iter(), none), one.digest_of(["a"].into_iter(), none));
+        assert_ne!(one.digest(), other.digest());
     }
 }

@@ -70,6 +70,8 @@ fn of_the_control_plane() -> BTreeSet<String> {
         node_agents: 1,
         node_agent_asks: 1,
         refused: 1,
+        accepted: 1,
+        rejected: 1,
         load_reports_dropped: 1,
         loaded_unix_seconds: Some(1),
     };

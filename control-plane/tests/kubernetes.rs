@@ -5,7 +5,7 @@ mod common;
 
 use bloc_control_plane::agents::leases::LeaseView;
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
-use bloc_control_plane::source::{KubernetesSource, Publisher, kubernetes};
+use bloc_control_plane::source::{KubernetesSource, kubernetes};
 use bloc_control_plane::store::{Outcome, Poll};
 use bloc_control_plane::{Clock, ReportInterval, Store};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
@@ -31,9 +31,10 @@ impl Replica {
     fn begin(api: &FakeApi) -> Self {
         let metrics = Arc::new(Metrics::default());
         let store = Store::new("kubernetes", Clock::system(), ReportInterval::default());
-        let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
         let client = kubernetes::client(kube::Config::new(api.url.parse().unwrap())).unwrap();
-        let running = tokio::spawn(KubernetesSource::new(client, "bloc-system", "cluster.local").run(publisher));
+        let running = tokio::spawn(
+            KubernetesSource::new(client, "bloc-system", "cluster.local").run(store.clone(), Arc::clone(&metrics)),
+        );
         Self { store, metrics, running }
     }
 

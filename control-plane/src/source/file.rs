@@ -6,9 +6,8 @@
 //!
 //! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
 
-use super::Publisher;
 use crate::snapshot::Snapshot;
-use crate::store::Reach;
+use crate::store::{Reach, Store};
 use bloc_daemon::watched::{self, Look, Watched};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,7 +43,7 @@ impl FileSource {
     }
 
     /// Publishes every change of the file from now on; never returns.
-    pub async fn watch(mut self, publisher: Publisher) -> std::convert::Infallible {
+    pub async fn watch(mut self, store: Store) -> std::convert::Infallible {
         let mut poll = interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -52,10 +51,10 @@ impl FileSource {
             match self.next_reading().await {
                 None => {}
                 Some(Ok(snapshot)) => {
-                    publisher.resolve(ORIGIN);
-                    publisher.accept(snapshot, Reach::default());
+                    store.resolve(ORIGIN);
+                    store.publish(snapshot, Reach::default());
                 }
-                Some(Err(error)) => publisher.refuse(ORIGIN, &error),
+                Some(Err(error)) => store.refuse(ORIGIN, &error),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What the store says to the metrics.
 
-use super::handle::Store;
+use super::decide::State;
 use super::modules::Tally;
-use super::state::State;
+use super::publish::Store;
 use crate::latency::{EdgeTotals, ServiceTotals};
 use crate::load::{Signals, Totals};
 use bloc_policy::features::Feature;
@@ -27,6 +27,9 @@ pub struct Counts {
     pub proxies_lacking: Vec<(Feature, usize)>,
     /// Those of them that could not read the parameters of a service.
     pub proxies_unread: usize,
+    /// Contents of the source that were accepted since the start, and that were refused.
+    pub accepted: u64,
+    pub rejected: u64,
     /// Refusals that are not resolved yet.
     pub refused: usize,
     /// Reports that were dropped because the service is not in force or there are too many
@@ -64,12 +67,14 @@ impl Store {
         }
         Counts {
             digest: inner.state.catalog.digest(),
-            services: inner.state.catalog.len(),
+            services: inner.state.catalog.count(),
             polls_held: inner.state.polls.len(),
             proxies_connected: inner.state.proxies.counted(now),
             proxies_stale: inner.stale(),
             proxies_lacking: modules.lacking(catalog),
             proxies_unread: modules.unread(),
+            accepted: inner.accepted,
+            rejected: inner.rejected,
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             node_agents: inner.state.cpus.agents(now),

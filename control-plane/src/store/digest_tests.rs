@@ -1,6 +1,6 @@
 //! Digests of services and of sets of services.
 
-use super::version::digest;
+use crate::digest::of_named;
 use crate::snapshot::Snapshot;
 use bloc_policy::config::ServiceSpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +75,7 @@ services:
 ";
     let snapshot = Snapshot::from_yaml(all).unwrap();
     let [a, b] = ["a", "b"].map(|name| snapshot.services()[name].digest());
-    let set = digest(snapshot.services().iter().map(|(name, service)| (name, service.digest())));
+    let set = of_named(snapshot.services().iter().map(|(name, service)| (name, service.digest())));
     let expected = ["e3b0c44298fc1c14", "0c19d9a249bd2283", "afe7202680ba0536"];
     assert_eq!([a, b, set].map(|digest| format!("{digest:016x}")), expected);
 }

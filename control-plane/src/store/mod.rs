@@ -8,10 +8,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `handle` | the interface: publishing, and polls that wait for it |
-//! | `inner`, `state` | the data under the lock; the decisions on polls |
-//! | `catalog`, `version` | the services in force; what a version means |
-//! | `poll`, `polls`, `outcome` | a validated poll; the held ones; how one ends |
+//! | `publish` | the interface: publishing, and polls that wait for it |
+//! | `decide` | the decisions on polls, and those that are held |
+//! | `poll`, `outcome`, `version` | a validated poll; how one ends; what a version means |
+//! | `reports` | counts what polls report |
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `charge` | the memory that a proxy takes |
@@ -20,29 +20,27 @@
 
 #[cfg(test)]
 mod asked_tests;
-mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
 mod counts;
 #[cfg(test)]
 mod cpu_tests;
+pub(crate) mod decide;
 #[cfg(test)]
 mod digest_tests;
-pub(crate) mod handle;
 mod history;
-mod inner;
 mod module;
 mod modules;
 mod names;
 mod outcome;
 mod poll;
-mod polls;
 pub(crate) mod proxies;
+pub(crate) mod publish;
+mod reports;
 #[cfg(test)]
 mod simulation;
 mod staleness;
-pub(crate) mod state;
 mod status;
 #[cfg(test)]
 mod status_tests;
@@ -53,12 +51,12 @@ mod version;
 mod window;
 
 pub use counts::Counts;
-pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;
 pub use modules::{ModuleView, Modules};
 pub use outcome::{Answer, CpuAnswer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
+pub use publish::{Published, Store};
 pub use staleness::STALE_AFTER;
 pub use status::{
     Condition, ProxyCounts, ProxyState, SenderStatus, ServerStatus, ServiceReport, ServiceStatus, Status,

@@ -1,7 +1,7 @@
 //! The modules of all proxies, for operators: which versions there are, and who lacks what.
 
-use super::catalog::Catalog;
 use super::proxies::Record;
+use crate::snapshot::Catalog;
 use bloc_policy::features::{Feature, Features};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ impl ModuleView {
         Self {
             module: record.module.version.clone(),
             features: names(&record.module.features),
-            lacking: names(&catalog.lacking(&record.subscription, &record.module.features)),
+            lacking: names(&catalog.lacking(record.subscription.texts(), &record.module.features)),
             unread: record.unread.clone(),
         }
     }
@@ -93,12 +93,12 @@ impl<'a> Tally<'a> {
     pub fn add(&mut self, proxy: &'a str, record: &'a Record, catalog: &'a Catalog) {
         let features = &record.module.features;
         *self.versions.entry((record.module.version.as_deref(), features)).or_default() += 1;
-        for feature in catalog.lacking(&record.subscription, features).iter() {
+        for feature in catalog.lacking(record.subscription.texts(), features).iter() {
             let (proxies, named, services) = self.lacking.entry(feature).or_default();
             *proxies += 1;
             if named.len() < MAX_NAMED {
                 named.push(proxy);
-                let users = catalog.of(&record.subscription).filter(|(_, service)| service.needs().has(feature));
+                let users = catalog.of(record.subscription.texts()).filter(|(_, service)| service.needs().has(feature));
                 services.extend(users.map(|(name, _)| name.as_str()));
             }
         }

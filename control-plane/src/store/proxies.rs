@@ -10,7 +10,6 @@
 use super::module::Module;
 use super::names::Names;
 use super::poll::Poll;
-use super::polls::PollId;
 use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
@@ -21,6 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// Identifies a held poll within this process.
+pub type PollId = u64;
 
 /// The most bytes for all proxies. One that calls ten services takes some 20 kB, so 10,000 fit, and
 /// 5,000 of one identity. With 64 MiB in transit, 16 MiB for node agents, 50 MiB for a large mesh's

@@ -6,8 +6,8 @@
 //! not take the answer. It counts as stale at the replica that counts it, until it presents the
 //! newest state anywhere. A proxy that is cut off looks the same as one that was switched off.
 
+use super::decide::State;
 use super::proxies::Record;
-use super::state::State;
 use std::time::Duration;
 use tokio::time::Instant;
 

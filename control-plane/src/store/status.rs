@@ -1,12 +1,11 @@
 //! What the page shows, read from the store: one line for each service, and one service with its
 //! servers and senders.
 
-use super::handle::Store;
+use super::decide::State;
 use super::history::Event;
-use super::inner::Inner;
 use super::modules::{ModuleView, Modules, Tally};
 use super::proxies::Record;
-use super::state::State;
+use super::publish::{Inner, Store};
 use crate::agents::cpu::{AppView, pod_of};
 use crate::clock::rfc3339;
 use crate::latency::{EdgeView, LatencyView};

@@ -298,7 +298,7 @@ async fn the_status_shows_refusals_and_proxies() {
     let world = World::new("services: {a: {retries: 1}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let _poll = world.held("p", &version, &["a"]).await;
-    world.store.refuse("file", "services.a.retries: 11 is not allowed; allowed: 0 to 10".into());
+    world.store.refuse("file", "services.a.retries: 11 is not allowed; allowed: 0 to 10");
     let status = world.store.status();
     assert_eq!((status.version.as_str(), status.source.as_str()), (version.as_str(), "test"));
     assert_eq!(status.loaded.as_deref(), Some("1970-01-01T00:16:40.000Z"));

@@ -11,9 +11,8 @@
 //! *stamps* order states: for each kind of object that the source reads, the greatest revision of
 //! an object or of an event (none for a file). A replica that has not read as far does not
 //! contradict the version at once. Only this program reads the text of a version. The decisions are
-//! in [`state`](super::state), the reasons in `adr/0001-versions.md`.
+//! in [`decide`](super::decide), the reasons in `adr/0001-versions.md`.
 
-use crate::digest::of_pairs;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -125,11 +124,6 @@ impl FromStr for Version {
     }
 }
 
-/// The digest of named things with a digest each; must be in ascending order of names.
-pub fn digest<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
-    of_pairs(things.into_iter().map(|(name, digest)| (name, digest.to_be_bytes())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,13 +172,5 @@ mod tests {
         assert_eq!(after(|kind, now| kind.changed(31, now)), (31, 31));
         assert_eq!(after(|kind, now| kind.listed(40, 9, now)), (40, 31), "31 was a deletion");
         assert_eq!(after(|kind, now| kind.listed(8, 5, now)), (8, 8), "a restored etcd");
-    }
-
-    #[test]
-    fn a_digest_depends_on_names_and_contents() {
-        let (a, b) = ("a".to_owned(), "b".to_owned());
-        assert_eq!(digest([(&a, 1), (&b, 2)]), digest([(&a, 1), (&b, 2)]));
-        assert_ne!(digest([(&a, 1), (&b, 2)]), digest([(&a, 2), (&b, 1)]));
-        assert_ne!(digest([(&a, 1)]), digest([]));
     }
 }

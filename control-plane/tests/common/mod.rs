@@ -5,7 +5,7 @@ pub mod fake_api;
 
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
-use bloc_control_plane::source::{FileSource, Publisher};
+use bloc_control_plane::source::FileSource;
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, serve};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
@@ -47,11 +47,11 @@ impl Server {
         std::fs::write(&path, yaml).unwrap();
         let metrics = Arc::new(Metrics::default());
         let store = Store::new(format!("file:{}", path.display()), Clock::system(), report_interval);
-        let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
         let (source, snapshot) = FileSource::open(path).await.unwrap();
-        publisher.accept(snapshot, Reach::default());
+        store.publish(snapshot, Reach::default());
+        let published = store.clone();
         let watching = tokio::spawn(async move {
-            source.watch(publisher).await;
+            source.watch(published).await;
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -142,7 +142,7 @@ async fn shop() -> Fleet {
     publish(first.clone());
     publish(first.replace("retries: 2", "retries: 3, resetInterval: 500ms"));
     let refusal = "services.reviews.headroom: 1.5 is not allowed; allowed: a number above 0 and at most 1";
-    fleet.store.refuse("file:services.yaml", refusal.to_owned());
+    fleet.store.refuse("file:services.yaml", refusal);
     fleet
 }
 

@@ -12,9 +12,9 @@
 //! [`ASKED_EVERY`], so that they come in time. One that is held already stays as it is.
 
 use super::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
-use crate::store::handle::Store;
+use crate::store::decide::State;
 use crate::store::proxies::Record;
-use crate::store::state::State;
+use crate::store::publish::Store;
 use bloc_daemon::cpu::PodAnswers;
 use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;

@@ -9,9 +9,9 @@
 //! exists. If a namespace has several, the oldest counts and the others are refused.
 
 use super::endpoints::{self, Slice};
-use super::key::Key;
 use super::policy::{PolicySpec, Scope};
 use super::routes::{self, DEFAULT_RETRIES, Rules};
+use super::watch::Key;
 use crate::snapshot::{Service, Snapshot};
 use bloc_policy::config::ServiceSpec;
 use bloc_policy::sync::Routes;

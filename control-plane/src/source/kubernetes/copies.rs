@@ -7,8 +7,8 @@
 //! when the original is gone or no longer counts for its namespace. If the rights for that are
 //! missing, this is logged, and only replicas that have read the good content still have it.
 
-use super::key::Key;
 use super::policy::{KEY, LABEL, PolicySpec, Scope};
+use super::watch::Key;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, Error, ResourceExt};

@@ -6,7 +6,7 @@
 //! counts: no request is repeated more often than its user allowed. Rules of delegates count for
 //! the VirtualService that refers to them, as in Istio.
 
-use super::key::Key;
+use super::watch::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;

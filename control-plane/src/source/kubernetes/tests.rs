@@ -1,9 +1,11 @@
 //! From readings of the watches to published services, without an API server.
 
 use super::copies::Due;
-use super::feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
-use super::watch::{Object, Reading};
-use super::{KEY, Rules, Slice};
+use super::endpoints::Slice;
+use super::feed::{Feed, Object, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
+use super::policy::KEY;
+use super::routes::Rules;
+use super::watch::Reading;
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -75,7 +77,7 @@ impl World {
         world
     }
 
-    fn read(&mut self, place: usize, reading: impl FnOnce(u64) -> Reading) {
+    fn read(&mut self, place: usize, reading: impl FnOnce(u64) -> Reading<Object>) {
         self.revision += 1;
         for verdict in self.feed.read(place, reading(self.revision), Instant::now()) {
             self.verdicts.push(match verdict {

@@ -10,12 +10,8 @@
 //! was. Only 410 (the server has forgotten that revision) costs a list, and [`SILENCE`]: a watch
 //! from a revision that a restored etcd has not reached never tells anything.
 
-use super::endpoints::{Service, Slice};
-use super::key::Key;
-use super::routes::Rules;
 use crate::metrics::Metrics;
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Error, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -44,19 +40,12 @@ const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
 /// again: two bookmarks, which come each minute if etcd reports progress to the API server.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// An object, reduced to the parts that matter.
-#[derive(Debug)]
-pub enum Object {
-    Slice(Slice),
-    Service(Service),
-    Route(Rules),
-    /// A ConfigMap with parameters.
-    Policy(Box<ConfigMap>),
-}
+/// Namespace and name.
+pub type Key = (String, String);
 
 /// What a watch reports.
 #[derive(Debug)]
-pub enum Reading<O = Object> {
+pub enum Reading<O> {
     /// All objects at a revision, and the greatest revision of theirs. Of a kind that is missing or
     /// withheld there are none at [`u64::MAX`]: whatever a proxy knows of it, we know more.
     Listed { objects: Vec<(Key, O)>, revision: u64, newest: u64 },
@@ -72,7 +61,7 @@ pub enum Reading<O = Object> {
 }
 
 /// The watch of one kind of object.
-pub struct Watch<K, O = Object> {
+pub struct Watch<K, O> {
     pub api: Api<K>,
     /// The name of the kind in log and metrics.
     pub name: &'static str,
@@ -273,6 +262,7 @@ mod tests {
     use axum::routing::get;
     use axum::{Json, Router};
     use futures_util::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
     use std::collections::HashMap;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,11 +1,10 @@
 //! The interface of the store to the rest of the program: publishing, and polls that wait for it.
 
+use super::decide::{Arrival, State, Wake};
 use super::history::{Coming, History};
-use super::inner::Inner;
 use super::outcome::{Outcome, StoreError};
 use super::poll::Poll;
-use super::polls::{PollId, Wake};
-use super::state::{Arrival, State};
+use super::proxies::{PollId, Record};
 use super::version::{Reach, Version};
 use crate::agents::cpu::Cpus;
 use crate::clock::Clock;
@@ -13,7 +12,11 @@ use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
 use tokio::time::{Instant, sleep, timeout_at};
+
+/// The most names of changed services in one log line.
+const LOGGED_NAMES: usize = 10;
 
 /// The shared state of the control plane; cheap to clone.
 #[derive(Clone)]
@@ -26,6 +29,27 @@ pub struct Shared {
     pub(super) source: String,
     report_interval: ReportInterval,
     inner: Mutex<Inner>,
+}
+
+/// The guarded data.
+pub struct Inner {
+    pub state: State,
+    pub loaded: Option<SystemTime>,
+    /// Contents of the source that were accepted since the start, and that were refused.
+    pub accepted: u64,
+    pub rejected: u64,
+    /// The origins of the refusals that are not resolved yet.
+    pub refused: BTreeSet<String>,
+    pub history: History,
+}
+
+impl Inner {
+    /// The number of stale proxies.
+    pub fn stale(&self) -> usize {
+        let now = Instant::now();
+        let stale = |record: &Record| record.window.contains(now) && self.state.is_stale(record, now);
+        self.state.proxies.iter().filter(|(_, record)| stale(record)).count()
+    }
 }
 
 /// The effect of publishing a snapshot.
@@ -51,6 +75,8 @@ impl Store {
         let inner = Inner {
             state: State::new(replica.clone(), loads, Cpus::new(report_interval, now)),
             loaded: None,
+            accepted: 0,
+            rejected: 0,
             refused: BTreeSet::new(),
             history: History::default(),
         };
@@ -65,11 +91,20 @@ impl Store {
         let coming = Coming::compare(inner.state.catalog.iter(), &snapshot);
         let (changed, woken) = inner.state.publish(snapshot, reach);
         inner.loaded = Some(now);
+        inner.accepted += 1;
         let version = inner.state.version();
         if let Some(coming) = coming {
             inner.history.changed(&self.0.source, coming, version.to_string(), now);
         }
-        Published { version, changed: changed.into_iter().collect(), woken }
+        drop(inner);
+        let changed: Vec<String> = changed.into_iter().collect();
+        if changed.is_empty() {
+            tracing::debug!(%version, "read the services again: no change");
+        } else {
+            let names = changed.get(..LOGGED_NAMES).unwrap_or(&changed).join(",");
+            tracing::info!(%version, changed = changed.len(), names, woken, "new services in force");
+        }
+        Published { version, changed, woken }
     }
 
     /// Feeds the predictions the arrival rates at each tick, until all clones are dropped. Reports
@@ -96,11 +131,13 @@ impl Store {
     }
 
     /// Notes that content of the source was refused; the state in force stays. `origin` says where
-    /// the content comes from.
-    pub fn refuse(&self, origin: &str, message: String) {
+    /// the content comes from, `reason` has path, value and allowed range.
+    pub fn refuse(&self, origin: &str, reason: &str) {
+        tracing::error!(reason, "configuration refused; the last good state stays in force");
         let now = self.0.clock.now();
         let mut inner = self.lock();
-        inner.history.refused(origin, &message, now);
+        inner.rejected += 1;
+        inner.history.refused(origin, reason, now);
         inner.refused.insert(origin.to_owned());
     }
 
@@ -168,7 +205,7 @@ impl Store {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic under the lock would be a bug in `state`. The mesh is served better with the
+        // A panic under the lock would be a bug in `decide`. The mesh is served better with the
         // state as it is than with none.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,0 @@
-//! The key of an object.
-
-/// Namespace and name.
-pub type Key = (String, String);
