@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// What a valid file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
-    /// Services.
     Services(usize),
     /// ConfigMaps with parameters.
     ConfigMaps(usize),
@@ -23,19 +22,18 @@ pub enum Good {
 /// What a valid file holds, and warnings about values that are allowed but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it holds.
     pub good: Good,
     /// Path and reason of each warning.
     pub warnings: Vec<String>,
 }
 
-/// Checks the text of a services file, or of manifests, in which the ConfigMaps labelled
+/// Checks the text of a services file, or of manifests; of these, only ConfigMaps labelled
 /// `bloc.dev/policy: "true"` count. A ConfigMap in `namespace`, or without a namespace, applies to
 /// the whole cluster.
 ///
 /// # Errors
-/// The first value that is not allowed of each service and of each ConfigMap. The path of an error
-/// in a ConfigMap begins with `ConfigMap NAMESPACE/NAME`.
+/// The first invalid value of each service and of each ConfigMap. The path of an error in a
+/// ConfigMap begins with `ConfigMap NAMESPACE/NAME`.
 pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
     let documents = yaml::documents(text).map_err(|error| vec![error])?;
     if documents.iter().any(|document| document.get("kind").is_some()) {
@@ -89,7 +87,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         let later = match in_force.remove(&own) {
             None => None,
             Some(other) => {
-                // Unless both have a creation time, the order in the file stands for the order of
+                // Unless both have a creation time, the order in the file replaces the order of
                 // creation. Between equal times the name decides, as in the cluster.
                 let times = created.zip(other.0);
                 let older = times.is_some_and(|(own, theirs)| (own, &name) < (theirs, &other.1));
@@ -132,7 +130,7 @@ fn merged(policy: &PolicySpec, name: &str) -> ServiceSpec {
     policy.of(name).0.fold(ServiceSpec::default(), |general, particular| particular.clone().or(general))
 }
 
-/// `first`, and the other errors that appear if each service is read on its own.
+/// `first`, and the other errors that appear when each service is read separately.
 fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), ConfigError>) -> Vec<ConfigError> {
     let Ok(mut rest) = yaml::values(text) else { return vec![first] };
     let Some(Value::Object(services)) = rest.get_mut("services").map(Value::take) else { return vec![first] };
@@ -147,7 +145,7 @@ fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), Config
     errors
 }
 
-/// Adds the text that line numbers in an error refer to.
+/// Adds which text the line numbers in an error refer to.
 fn within(error: ConfigError) -> ConfigError {
     let of = |text: String| if text.contains(" at line ") { format!("{text} of {KEY}") } else { text };
     match error {

@@ -1,4 +1,4 @@
-//! Wall-clock time and its text form. The clock is handed in, so that tests can step it.
+//! Wall-clock time and its text form. The clock is passed in, so that tests can step it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,12 +18,11 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// The time.
     pub fn now(&self) -> SystemTime {
         (self.0)()
     }
 
-    /// The time in whole milliseconds since 1970, 0 for anything earlier.
+    /// The time in whole milliseconds since 1970; 0 for earlier times.
     pub fn unix_millis(&self) -> u64 {
         let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,12 +1,12 @@
 //! A digest that is the same in every build of this program.
 //!
-//! The hashes of the standard library may change from one release to the next. With them a new
-//! compiler would give every state another version.
+//! The standard library's hashes may change between releases. A new compiler would then give every
+//! state a new version.
 
 use sha2::{Digest, Sha256};
 
-/// The first 64 bits of the SHA-256 of the pairs. Each part has its length in front of it, so that
-/// different pairs never make the same bytes. The order of the pairs matters.
+/// The first 64 bits of the SHA-256 of the pairs. A length precedes each part, so that different
+/// pairs never make the same bytes. The order of the pairs matters.
 pub fn of_pairs<N: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (N, V)>) -> u64 {
     let mut hasher = Sha256::new();
     let mut add = |part: &[u8]| {
@@ -21,7 +21,7 @@ pub fn of_pairs<N: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = 
     bytes.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }
 
-/// The digest of named things with a digest each; must be in ascending order of names.
+/// The digest of named things that have a digest each; names must ascend.
 pub fn of_named<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
     of_pairs(things.into_iter().map(|(name, digest)| (name, digest.to_be_bytes())))
 }

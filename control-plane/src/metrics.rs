@@ -4,23 +4,23 @@
 //! |---|---|---|
 //! | `bloc_config_accepted_total` | counter | contents of the source that were accepted |
 //! | `bloc_config_rejected_total` | counter | contents of the source that were refused; the last good one stays in force |
-//! | `bloc_config_refused` | gauge | contents of the source (file, ConfigMaps) that are refused now |
+//! | `bloc_config_refused` | gauge | contents of the source (file, ConfigMaps) that are currently refused |
 //! | `bloc_config_version` | gauge | identifies the content in force: equal at replicas that agree, different after a change; not ordered |
 //! | `bloc_config_services` | gauge | services in force |
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
-//! | `bloc_polls_held` | gauge | polls that are held |
+//! | `bloc_polls_held` | gauge | polls that are currently held |
 //! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each proxy that polls counts at exactly one |
-//! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
+//! | `bloc_proxies_stale` | gauge | how many of them have not taken the state in force for at least 10 s |
 //! | `bloc_proxies_lacking{feature}` | gauge | connected proxies that lack a feature which their services use; only for features that a service in force uses |
-//! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if there are any |
-//! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
-//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu` (only about that), `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
-//! | `bloc_node_agents` | gauge | node agents that were heard of within 15 s |
+//! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if any |
+//! | `bloc_load_reports_dropped_total` | counter | reports of services not in force, or beyond 1,000 services |
+//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu` (CPU alone), `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
+//! | `bloc_node_agents` | gauge | node agents that were heard within 15 s |
 //! | `bloc_node_agent_asks` | gauge | pods whose response times agents asked for within 15 s |
-//! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
+//! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it was kept) |
 //! | `bloc_lease_*` | | see `docs/metrics.md` |
-//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps`, `leases` |
-//! | `bloc_kubernetes_watch_heard_timestamp_seconds{kind}` | gauge | when a list or a watch of that kind told anything last, since 1970; at least each 120 s |
+//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | failed lists and watches at the Kubernetes API; `endpointslices`, `services`, `virtualservices`, `configmaps`, `leases` |
+//! | `bloc_kubernetes_watch_heard_timestamp_seconds{kind}` | gauge | when a list or watch of that kind last returned anything, since 1970; at least every 120 s |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
 //! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
@@ -98,8 +98,8 @@ impl Default for Metrics {
             lease_writes: Family::default(),
         };
         let r = &mut metrics.registry;
-        r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
-        r.register("bloc_config_rejected", "Contents of the source that were refused", metrics.rejected.clone());
+        r.register("bloc_config_accepted", "Source contents that were accepted", metrics.accepted.clone());
+        r.register("bloc_config_rejected", "Source contents that were refused", metrics.rejected.clone());
         r.register("bloc_config_version", "Identifies the content in force; not ordered", metrics.version.clone());
         r.register("bloc_config_services", "Services in force", metrics.services.clone());
         r.register(
@@ -107,7 +107,7 @@ impl Default for Metrics {
             "When the services in force were accepted, since 1970",
             metrics.loaded.clone(),
         );
-        r.register("bloc_polls_held", "Polls that are held", metrics.polls_held.clone());
+        r.register("bloc_polls_held", "Held polls", metrics.polls_held.clone());
         r.register("bloc_proxies_connected", "Proxies that count at this replica", metrics.proxies_connected.clone());
         r.register(
             "bloc_proxies_stale",
@@ -124,15 +124,15 @@ impl Default for Metrics {
             "Connected proxies that could not read the parameters of a service",
             metrics.proxies_unread.clone(),
         );
-        r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
+        r.register("bloc_config_refused", "Source contents that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register(
             "bloc_kubernetes_watch_heard_timestamp_seconds",
             "Unix time of the last list or watch event",
             metrics.watch_heard.clone(),
         );
-        r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
-        r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
+        r.register("bloc_node_agents", "Node agents heard from recently", metrics.node_agents.clone());
+        r.register("bloc_node_agent_asks", "Pods whose response times agents ask for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
         r.register("bloc_lease_asks", "Lease requests by result", metrics.lease_asks.clone());
         r.register("bloc_lease_writes", "Writes of lease records by result", metrics.lease_writes.clone());
@@ -142,12 +142,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a list or a watch of a kind of Kubernetes object that failed.
+    /// Counts a failed list or watch of a kind of Kubernetes object.
     pub fn count_watch_error(&self, kind: &'static str) {
         self.watch_errors.get_or_create(&[("kind", kind)]).inc();
     }
 
-    /// Notes that a list or a watch of the Kubernetes API has told something.
+    /// Notes that a list or watch of the Kubernetes API returned something.
     pub fn note_watch(&self, kind: &'static str) {
         let seconds = i64::try_from(Clock::system().unix_millis() / 1_000).unwrap_or(i64::MAX);
         self.watch_heard.get_or_create(&[("kind", kind)]).set(seconds);
@@ -165,12 +165,12 @@ impl Metrics {
         });
     }
 
-    /// Counts a poll that was refused for lack of room.
+    /// Counts a poll refused for lack of room.
     pub fn count_no_room(&self) {
         self.count_answer("no_room");
     }
 
-    /// Counts a request that was refused as a poll.
+    /// Counts a request refused as a poll.
     pub fn count_refused(&self) {
         self.count_answer("refused");
     }
@@ -180,7 +180,7 @@ impl Metrics {
         self.agent_messages.get_or_create(&[("answer", answer)]).inc();
     }
 
-    /// Counts what became of an ask for a lease: `said`, `late`, `conflict`, `failed`, `unread` or
+    /// Counts the result of an ask for a lease: `said`, `late`, `conflict`, `failed`, `unread` or
     /// `no_room`; or of a message: `refused`.
     pub fn count_lease_ask(&self, result: &'static str) {
         self.lease_asks.get_or_create(&[("result", result)]).inc();
@@ -216,7 +216,7 @@ impl Metrics {
         self.proxies_unread.set(gauge(counts.proxies_unread));
         self.node_agents.set(gauge(counts.node_agents));
         self.node_agent_asks.set(gauge(counts.node_agent_asks));
-        // Without the features that no service uses any more.
+        // Drops features that no service uses any more.
         self.proxies_lacking.clear();
         for (feature, proxies) in &counts.proxies_lacking {
             self.proxies_lacking.get_or_create(&[("feature", feature)]).set(gauge(*proxies));

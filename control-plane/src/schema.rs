@@ -1,8 +1,8 @@
-//! The JSON Schemas of the files that people write, for their editors.
+//! JSON Schemas of the files that people write, for their editors.
 //!
-//! The files in `schema/` are the output of these functions; a test compares them. A schema knows
-//! less than the control plane: it has no ranges of durations and no form of addresses.
-//! `bloc-control-plane check` checks everything.
+//! These functions generate the files in `schema/`; a test compares them. A schema checks less than
+//! the control plane: it has no ranges of durations and no format of addresses. `bloc-control-plane
+//! check` checks everything.
 
 use crate::source::kubernetes::PolicySpec;
 use bloc_policy::config::ServicesSpec;
@@ -27,7 +27,7 @@ fn text<T: JsonSchema>(title: &str) -> String {
     format!("{schema:#}\n")
 }
 
-/// A description is a comment of the code, whose lines end somewhere.
+/// Joins the lines of descriptions, which come from wrapped comments.
 fn unwrap(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -48,7 +48,7 @@ mod tests {
     use bloc_policy::features::table::SERVICE;
     use std::collections::BTreeSet;
 
-    /// What release 0.1.0 knows of a service: the paths of the fields, and their allowed values.
+    /// What release 0.1.0 knows of a service: the paths of the fields and their allowed values.
     const SERVICE_0_1_0: &str = "
         routing retries routeRetries virtualServiceRetries retryBudget bouncePrice resetInterval
         routing=bloc routing=random routing=round_robin routing=least_request routing=mu routing=bid
@@ -56,10 +56,10 @@ mod tests {
         capacity.estimator=static capacity.estimator=average capacity.estimator=slo
         headroom maxChips concurrency hold maxQueueWait bodyLimit streamIdle slo sloGrace orca
         debugHeaders endpoints endpointsByPort";
-    /// The same of a plugin configuration, without its services.
+    /// The same for a plugin configuration, without its services.
     const PLUGIN_0_1_0: &str = "service services controlPlane controlPlane.cluster controlPlane.wait with";
 
-    /// The fields of a type by their paths, and as `path=value` where only some values are allowed.
+    /// A type's fields by path, and `path=value` where only some values are allowed.
     fn members<T: JsonSchema>() -> BTreeSet<String> {
         let (whole, mut found) = (schemars::schema_for!(T).to_value(), BTreeSet::new());
         collect(&whole, &whole, "", &mut found);
@@ -99,7 +99,7 @@ mod tests {
         base.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Whoever adds a field or a value has to say what proxies get that lack it.
+    /// Whoever adds a field or value must say what proxies without it get.
     #[test]
     fn what_0_1_0_does_not_know_of_a_service_has_a_feature() {
         let row = |field: &str, value: Option<&str>| value.map_or(field.to_owned(), |value| format!("{field}={value}"));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// It reaches modules of all versions at once, and they refuse what they do not know: anything
-    /// new may only stand below `with`.
+    /// new must be below `with`.
     #[test]
     fn a_plugin_configuration_has_what_0_1_0_knows() {
         let mut found = members::<PluginSpec>();
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_published_schemas_match_the_code() {
         let how = "bloc-control-plane schema FORM writes it anew";
-        // Parsed: a dependency of the tests makes serde_json keep the order of fields.
+        // Parsed, because a test dependency makes serde_json keep field order.
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&services()), parse(include_str!("../schema/services.json")), "{how}");
         assert_eq!(parse(&policy()), parse(include_str!("../schema/policy.json")), "{how}");

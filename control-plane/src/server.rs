@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-/// How long responses may take to leave after a shutdown began. Held polls are answered at once, so
-/// this only cuts off clients that do not read.
+/// How long responses may take to leave once a shutdown has begun. Held polls are answered at once,
+/// so this only cuts off clients that do not read.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The sockets to serve on.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Serving {
     pub identity: Identity,
     /// What node agents may ask.
     pub agents: Agents,
-    /// What clients may take. The port for metrics has limits of its own, so that scrapers do not
-    /// keep proxies out.
+    /// What clients may use. The port for metrics has its own limits, so that scrapers cannot keep
+    /// proxies out.
     pub limits: Limits,
 }
 
@@ -47,10 +47,10 @@ impl Default for Serving {
                 // A proxy asks again at once, or a second after its last answer.
                 head_timeout: Duration::from_secs(30),
                 // All proxies of a large mesh at one replica, and some more. An idle connection
-                // takes 12 kB that no budget covers. Together with the budgets for proxies and for
-                // bodies in transit, that stays below the 512 MiB of the manifests.
+                // takes 12 kB that no budget covers. With the budgets for proxies and for bodies in
+                // transit, this stays below the 512 MiB of the manifests.
                 connections: 14_000,
-                // A node that hides all of its pods' proxies behind its own address has some
+                // A node that puts all of its pods' proxies behind its own address has a few
                 // hundred.
                 connections_of_one: 1_000,
             },
@@ -58,7 +58,7 @@ impl Default for Serving {
     }
 }
 
-/// Serves `store` on `listeners` until `shutdown` completes. Then answers the held polls (304),
+/// Serves `store` on `listeners` until `shutdown` completes. Then it answers the held polls (304),
 /// accepts no new connections, and returns when all responses have left or 5 s have passed.
 pub async fn serve(
     listeners: Listeners,
@@ -77,7 +77,7 @@ pub async fn serve(
         Port::new(listener, router, limits).http1_only()
     });
     let main = Port::new(listeners.main, http::router(context, scrapes.is_none()), limits);
-    // Dropping the future of a port stops it from accepting connections.
+    // Dropping a port's future stops it from accepting connections.
     tokio::select! {
         () = main.accept(&graceful) => {}
         () = async { if let Some(port) = scrapes { port.accept(&graceful).await } else { pending().await } } => {}

@@ -1,6 +1,6 @@
 //! A complete, validated set of services: what a source publishes, and what is in force.
 //!
-//! A snapshot is accepted or refused as a whole, so that a proxy never sees half of an edit.
+//! A snapshot is accepted or refused as a whole, so that a proxy never sees half an edit.
 
 use crate::digest;
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
@@ -25,18 +25,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service from its spec and its parameters.
     fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters, rules: &'static [Rule]) -> Self {
-        // From the parameters, so that notation makes no difference.
+        // From the parameters, so that notation does not matter.
         let digest = digest::of_pairs(parameters.canonical());
         let needs = needs(&spec, rules);
         Self { spec, routes, parameters, digest, needs, rules }
     }
 
-    /// Validates a spec, together with what is known of the routes to the service.
+    /// Validates a spec, together with the known routes to the service.
     ///
     /// # Errors
-    /// The first value that is not allowed; its path is relative to the spec.
+    /// The first invalid value; its path is relative to the spec.
     pub fn validate(spec: ServiceSpec, routes: Routes) -> Result<Self, ConfigError> {
         Self::read(spec, Some(routes), SERVICE)
     }
@@ -52,8 +51,8 @@ impl Service {
         &self.needs
     }
 
-    /// The service as a proxy with these features gets it; `None`: the proxy would do harm with
-    /// what it knows of it, so it gets nothing.
+    /// The service as a proxy with these features gets it; `None`: the rest would do harm there, so
+    /// the proxy gets nothing.
     pub fn fitted(self: &Arc<Self>, features: &Features) -> Option<Arc<Self>> {
         if self.needs.are_in(features) {
             return Some(Arc::clone(self));
@@ -70,17 +69,17 @@ impl Service {
         self.digest
     }
 
-    /// The spec as written, which proxies are sent.
+    /// The spec as written; proxies get this one.
     pub fn spec(&self) -> &ServiceSpec {
         &self.spec
     }
 
-    /// What proxies are sent about the routes to it, if that is known.
+    /// What proxies get about the routes to it, if known.
     pub fn routes(&self) -> Option<&Routes> {
         self.routes.as_ref()
     }
 
-    /// The spec, completed by what is known of the routes.
+    /// The spec, completed by the known routes.
     pub fn in_force(&self) -> ServiceSpec {
         self.spec.clone().or(self.routes.clone().map(ServiceSpec::from).unwrap_or_default())
     }
@@ -90,8 +89,8 @@ impl Service {
         &self.parameters
     }
 
-    /// Whether both make a proxy do the same. `1s` and `1000ms`, or another order of endpoints,
-    /// make no difference.
+    /// Whether both make a proxy do the same. `1s` equals `1000ms`, and the order of endpoints does
+    /// not matter.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.parameters == other.parameters
     }
@@ -107,7 +106,7 @@ impl Snapshot {
     /// Validates every service.
     ///
     /// # Errors
-    /// The first value that is not allowed, with its path and the allowed range.
+    /// The first invalid value, with its path and the allowed range.
     pub fn validate(spec: ServicesSpec) -> Result<Self, ConfigError> {
         Self::validate_by(spec, SERVICE)
     }
@@ -138,8 +137,7 @@ impl Snapshot {
         Self::validate(yaml::read(text)?)
     }
 
-    /// The same as if these were the rules of [`SERVICE`]: for tests of features that are still to
-    /// come.
+    /// The same with other rules than [`SERVICE`], for tests of features to come.
     ///
     /// # Errors
     /// Those of [`from_yaml`](Self::from_yaml).
@@ -197,7 +195,7 @@ impl Catalog {
         names.filter_map(|name| self.current.as_ref()?.get_key_value(name))
     }
 
-    /// The same as a proxy with these features gets it.
+    /// The same, as a proxy with these features gets them.
     pub fn fitted<'a>(
         &'a self,
         names: impl Iterator<Item = &'a str>,
@@ -217,7 +215,7 @@ impl Catalog {
         &self.needs
     }
 
-    /// The features that those of `names` that are in force need, and that are not among these.
+    /// The features beyond these that those of `names` in force need.
     pub fn lacking<'a>(&'a self, names: impl Iterator<Item = &'a str>, features: &Features) -> Features {
         if self.needs.are_in(features) {
             return Features::default();

@@ -77,7 +77,7 @@ async fn refuses_invalid_polls_with_a_reason() {
         ("[1", ""),
         ("{\"version\":\"\"}", "missing field `proxy`"),
         (r#"{"proxy":"p","version":1}"#, "version: invalid type: integer `1`, expected a string"),
-        (&long, "version: of 300 bytes is not allowed; allowed: 200 bytes at most"),
+        (&long, "version: a text of 300 bytes is not allowed; allowed: at most 200 bytes"),
         (r#"{"proxy":""}"#, "proxy: \"\" is not allowed"),
         (r#"{"proxy":"p","services":["a b"]}"#, "services[0]: \"a b\" is not allowed"),
         (r#"{"proxy":"p","wait":"soon"}"#, "wait: \"soon\" is not allowed"),

@@ -1,8 +1,8 @@
 //! The messages of node agents to each replica of the control plane (`POST /v1/cpu`), and the
-//! answer to questions for response times.
+//! answers with response times.
 //!
-//! A message has the pods that changed, and each 5 s all of them, split if it would be too long.
-//! Unknown members are ignored.
+//! A message has the pods that changed, and every 5 s all pods. Long messages are split. Unknown
+//! members are ignored.
 
 use crate::ranges::{app, count, label, name, within};
 use bloc_policy::config::ConfigError;
@@ -13,17 +13,17 @@ use std::fmt::Display;
 pub const CPU_PATH: &str = "/v1/cpu";
 /// The fraction by which cores must change to be reported at once.
 const STEP: f64 = 0.05;
-/// Pods of a message, and questions: more than a node runs.
+/// Most pods or questions in a message: more than a node runs.
 const MAX_PODS: usize = 1_000;
 const MAX_APPS: usize = 100;
-/// The largest number of cores of anything.
+/// The largest number of cores in any member.
 pub const MOST_CORES: f64 = 10_000.0;
 /// The longest CPU time: a year on all these cores.
 const MOST_SECONDS: f64 = 3.2e11;
 /// The longest name of a replica, in bytes.
 const MOST_REPLICA: usize = 100;
 
-/// A message of the agent of one node.
+/// A message from the agent of one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuMessage {
     pub node: String,
@@ -32,7 +32,7 @@ pub struct CpuMessage {
     /// Applications with containers on the node, for the page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppCpu>,
-    /// Pods whose response times are asked for.
+    /// Pods whose response times the agent asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<PodName>,
 }
@@ -44,7 +44,7 @@ pub struct PodName {
 }
 
 impl PodName {
-    /// The pod as a proxy's node id names it.
+    /// The pod's name as in a proxy's node id.
     pub fn key(&self) -> String {
         key(&self.namespace, &self.name)
     }
@@ -63,12 +63,12 @@ pub struct PodCpu {
     /// The quotas in cores; absent or 0: unknown, or unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
-    /// The CPU time since they started, in seconds.
+    /// The containers' CPU time since they started, in seconds.
     pub used_seconds: f64,
 }
 
 impl PodCpu {
-    /// The pod as a proxy's node id names it.
+    /// The pod's name as in a proxy's node id.
     pub fn key(&self) -> String {
         key(&self.namespace, &self.name)
     }
@@ -83,7 +83,7 @@ pub struct AppCpu {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
     pub limit: f64,
-    /// The part of it that no container has.
+    /// The part of `limit` that no container has.
     pub free: f64,
     #[serde(default)]
     pub containers: Vec<ContainerCpu>,
@@ -102,21 +102,21 @@ pub struct ContainerCpu {
     pub throttled: f64,
 }
 
-/// What the pods of a question have answered.
+/// A replica's answer to a question about pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuAnswer {
     /// The name of the replica, which changes with each start; 1 to 100 bytes.
     pub replica: String,
-    /// The pods that it knows.
+    /// The pods that the replica knows.
     pub answers: Vec<PodAnswers>,
 }
 
-/// What a pod has answered since the replica was first asked for it.
+/// What a pod has answered since the replica was first asked about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodAnswers {
     #[serde(flatten)]
     pub pod: PodName,
-    /// Requests.
+    /// The number of requests.
     pub count: u64,
     /// The sum of their times from arrival at the server to the response.
     pub seconds: f64,
@@ -172,7 +172,7 @@ impl AppCpu {
     }
 }
 
-/// Whether a change of cores is reported at once: if it is at least 5% of what is known.
+/// Whether a change of cores is reported at once: if it is at least 5% of the known value.
 pub fn differs(knows: Option<f64>, is: Option<f64>) -> bool {
     match (knows, is) {
         (Some(knows), Some(is)) => (is - knows).abs() >= STEP * knows,
@@ -287,14 +287,14 @@ mod tests {
             (
                 json!({"node": "n", "pods": vec![json!({"namespace": "a", "name": "a", "usedSeconds": 0}); 1_001]}),
                 "pods",
-                "1001 entries",
-                "1000 at most",
+                "a list of 1001 entries",
+                "at most 1000",
             ),
             (
                 json!({"node": "n", "apps": vec![json!({"name": "a/a", "limit": 0, "free": 0}); 101]}),
                 "apps",
-                "101 entries",
-                "100 at most",
+                "a list of 101 entries",
+                "at most 100",
             ),
             (asks("name", json!(name)), "asks[1].name", &format!("{name:?}"), names),
             (asks("namespace", json!(label)), "asks[1].namespace", &format!("{label:?}"), labels),
@@ -302,8 +302,8 @@ mod tests {
             (
                 json!({"node": "n", "asks": vec![json!({"namespace": "a", "name": "a"}); 1_001]}),
                 "asks",
-                "1001 entries",
-                "1000 at most",
+                "a list of 1001 entries",
+                "at most 1000",
             ),
         ] {
             let (error, expected) =

@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::{Builder, NamedTempFile};
 
-/// Writes `PATH.new` and renames it, so that a reader never sees half of the content. Does not wait
-/// for the disk. On an error the old content stays.
+/// Writes `PATH.new` and renames it, so a reader never sees partial content. Does not wait for the
+/// disk. On an error the old content stays.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     write(path, content)?.persist(path)?;
     Ok(())
 }
 
-/// The same, and waits until the new content is on the disk. After an error the file has the old or
-/// the new content.
+/// Like [`replace`], but waits until the new content is on disk. After an error the file has the
+/// old or the new content.
 pub fn replace_on_disk(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = write(path, content)?;
     new.as_file().sync_all()?;
@@ -25,12 +25,12 @@ pub fn replace_on_disk(path: &Path, content: &[u8]) -> io::Result<()> {
 fn write(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     let mut name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");
-    // Always the same name: a program that dies leaves at most one file, until here.
+    // The name is always the same: a program that dies leaves at most one file, removed here.
     match fs::remove_file(folder(path).join(&name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // As usual: others may read it if the umask allows that.
+    // The usual mode: others may read the file if the umask allows it.
     let permissions = Permissions::from_mode(0o666);
     let mut new = Builder::new().prefix(&name).rand_bytes(0).permissions(permissions).tempfile_in(folder(path))?;
     new.write_all(content)?;
@@ -51,7 +51,7 @@ mod tests {
         let (path, usual) = (folder.path().join("a"), folder.path().join("usual"));
         File::create(&usual).unwrap();
         for replace in [replace, replace_on_disk] {
-            // Of a program that has died.
+            // Left by a program that died.
             fs::write(folder.path().join("a.new"), "half").unwrap();
             replace(&path, b"first").unwrap();
             replace(&path, b"one").unwrap();

@@ -3,8 +3,8 @@
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Raises the limit of open files as far as possible: the usual 1,024 are too few for held
-/// connections, and for the files of each container.
+/// Raises the limit on open files as far as possible: the usual 1,024 are too few for held
+/// connections and for the files of each container.
 pub fn raise_open_files() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "cannot raise the limit on open files");

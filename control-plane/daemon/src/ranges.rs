@@ -1,15 +1,15 @@
-//! Which names and numbers are allowed, in what operators write and in what programs send.
+//! Which names and numbers operators may write and programs may send.
 
 use bloc_policy::config::ConfigError;
 use std::fmt::Display;
 
-// The longest texts, in bytes. The name of an application, with a suffix, is that of an object.
+// The longest texts, in bytes. An application's name with a suffix becomes an object's name.
 const MOST_LABEL: usize = 63;
 const MOST_NAME: usize = 253;
 const MOST_APP: usize = 240;
 const NAME: &str = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
 
-/// The refusal of the value at `path`. A path from `format_args!` is formatted only if it is
+/// The error for a refused value at `path`. A path from `format_args!` is formatted only if it is
 /// needed.
 pub fn refused(path: impl Display, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
     ConfigError::out_of_range(path.to_string(), value.to_string(), allowed)
@@ -22,7 +22,8 @@ pub fn within<T: PartialOrd + Display>(path: impl Display, value: T, least: T, m
 
 /// Checks that a list has at most `most` entries.
 pub fn count(path: impl Display, count: usize, most: usize) -> Result<(), ConfigError> {
-    if count <= most { Ok(()) } else { Err(refused(path, format!("{count} entries"), format!("{most} at most"))) }
+    let refused = || refused(path, format!("a list of {count} entries"), format!("at most {most}"));
+    if count <= most { Ok(()) } else { Err(refused()) }
 }
 
 /// Whether this is an RFC 1123 label, which Kubernetes requires of namespaces, containers and
@@ -31,8 +32,8 @@ pub fn is_label(text: &str) -> bool {
     text.len() <= MOST_LABEL && is_part(text)
 }
 
-/// Whether this is a name of most Kubernetes objects: parts like labels, perhaps longer, with dots
-/// between them.
+/// Whether this may name most Kubernetes objects: parts like labels, possibly longer, separated by
+/// dots.
 pub fn is_name(text: &str) -> bool {
     text.len() <= MOST_NAME && text.split('.').all(is_part)
 }
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(text(name("pod", "")), format!("pod: \"\" is not allowed; allowed: 1 to 253 of {allowed}"));
         let error = text(app("app", "checkout"));
         assert!(error.starts_with("app: \"checkout\" is not allowed; allowed: namespace/name, 240 bytes"), "{error}");
-        assert_eq!(text(count("apps", 3, 2)), "apps: 3 entries is not allowed; allowed: 2 at most");
+        assert_eq!(text(count("apps", 3, 2)), "apps: a list of 3 entries is not allowed; allowed: at most 2");
         assert_eq!((count("apps", 2, 2), within("n", 0.5, 0.5, 1.0), within("n", 1, 0, 1)), (Ok(()), Ok(0.5), Ok(1)));
         assert_eq!(text(within("n", 1.5, 0.0, 1.0).map(drop)), "n: 1.5 is not allowed; allowed: 0 to 1");
         assert_eq!(text(within("n", f64::NAN, 0.0, 1.0).map(drop)), "n: NaN is not allowed; allowed: 0 to 1");

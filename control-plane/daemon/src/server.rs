@@ -49,7 +49,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a metrics port. A Prometheus keeps one connection.
+    /// For a metrics port. Prometheus keeps one connection.
     pub const SCRAPERS: Self = Self { head_timeout: Duration::from_secs(30), connections: 200, connections_of_one: 20 };
 }
 
@@ -85,7 +85,7 @@ impl Port {
         self.accept(&GracefulShutdown::new()).await;
     }
 
-    /// The same; after it was dropped, `graceful` waits for the open connections.
+    /// Like [`Self::serve`]. After the future is dropped, `graceful` waits for open connections.
     pub async fn accept(self, graceful: &GracefulShutdown) {
         let Self { listener, router, builder, limits } = self;
         let (builder, room) = (Arc::new(builder), Arc::new(Semaphore::new(limits.connections)));
@@ -114,7 +114,7 @@ impl Port {
     }
 }
 
-/// The answer to a Prometheus: metrics as OpenMetrics text.
+/// The response to Prometheus: metrics as OpenMetrics text.
 pub fn scraped(text: Result<String, fmt::Error>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match text {
@@ -123,7 +123,7 @@ pub fn scraped(text: Result<String, fmt::Error>) -> Response {
     }
 }
 
-/// The address that stands for all addresses of one sender. IPv6 addresses are cut to the /64,
+/// The address that stands for all addresses of one sender. IPv6 addresses are reduced to the /64,
 /// which usually belongs to one sender.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -135,7 +135,7 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A place for one more connection from there; none: there are too many of them.
+/// A place for one more connection from this address; none if it has too many.
 fn place(peers: &Shares, from: IpAddr) -> Option<Share> {
     let from = network(from);
     peers.take(from.to_string(), usize::from(!from.is_loopback())).ok()

@@ -1,18 +1,18 @@
-//! What each caller takes of a whole that all callers share: bytes, connections, applications.
+//! How much each caller takes of a whole that all share: bytes, connections, applications.
 //!
-//! A caller has at most `of_one`. Where nothing can be taken back from a caller, it has at most as
+//! A caller has at most `of_one`. If nothing can be taken back from callers, each has at most as
 //! much as stays free: own <= whole - taken, both including the new part (the dynamic thresholds of
-//! Choudhury and Hahne, 1998, with a factor of 1). So a single caller takes at most half. Each of N
-//! greedy callers has 1 / (N + 1), and as much stays free for the next one.
+//! Choudhury and Hahne, 1998, with a factor of 1). A single caller thus takes at most half. Each of
+//! N greedy callers has 1 / (N + 1), and as much stays free for the next.
 //!
-//! Cost: a step in a map for each part; [`in_the_way`](Shares::in_the_way) looks at all callers.
+//! Cost: a map access for each part; [`in_the_way`](Shares::in_the_way) visits all callers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often a caller that waits for room looks again, and how many times.
+/// The interval and number of attempts of a caller that waits for room.
 const LOOK: (Duration, u32) = (Duration::from_millis(50), 100);
 
 /// A whole, and what is taken of it; clones share it.
@@ -28,7 +28,7 @@ struct Taken {
     of: HashMap<Arc<str>, usize>,
 }
 
-/// What a caller has taken for one purpose; dropping it gives that back.
+/// What a caller has taken for one purpose; dropping it gives it back.
 #[derive(Debug)]
 pub struct Share {
     shares: Shares,
@@ -36,17 +36,17 @@ pub struct Share {
     amount: usize,
 }
 
-/// The caller has taken too much, or all callers together.
+/// The caller, or all callers together, have taken too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
 impl Shares {
-    /// A whole of which one caller may have `of_one`.
+    /// Lets each caller have at most `of_one`.
     pub fn capped(of_one: usize, whole: usize) -> Self {
         Self::new(Some(of_one), whole)
     }
 
-    /// A whole of which one caller may have as much as stays free.
+    /// Lets each caller have at most as much as stays free.
     pub fn fair(whole: usize) -> Self {
         Self::new(None, whole)
     }
@@ -55,22 +55,22 @@ impl Shares {
         Self(Arc::new(Mutex::new(Taken { whole, of_one, all: 0, of: HashMap::new() })))
     }
 
-    /// A share of this caller, with nothing in it.
+    /// An empty share of this caller.
     pub fn share(&self, owner: Arc<str>) -> Share {
         Share { shares: self.clone(), owner, amount: 0 }
     }
 
-    /// A share of this caller with so much in it.
+    /// A share of this caller with this amount.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no room.
     pub fn take(&self, owner: impl Into<Arc<str>>, amount: usize) -> Result<Share, NoRoom> {
         let mut share = self.share(owner.into());
         share.grow(amount).map(|()| share)
     }
 
-    /// Who has to give something back before `owner` can take `more`: the caller that has most, if
-    /// that is more than `owner` would have; otherwise `owner`. None: there is room.
+    /// The caller that must give something back before `owner` can take `more`: the one with most,
+    /// if it has more than `owner` would have; otherwise `owner`. None: there is room.
     pub fn in_the_way(&self, owner: &Arc<str>, more: usize) -> Option<Arc<str>> {
         let taken = self.lock();
         if taken.has_room(owner, more) {
@@ -115,7 +115,7 @@ impl Share {
     /// Takes `more`.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no room.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         let mut taken = self.shares.lock();
         if !taken.has_room(&self.owner, more) {
@@ -126,7 +126,7 @@ impl Share {
         Ok(())
     }
 
-    /// The same, but waits for room for at most 5 s, while others give back.
+    /// Like [`Self::grow`], but waits at most 5 s for others to give back.
     ///
     /// # Errors
     /// If there is still no room then.
@@ -141,18 +141,16 @@ impl Share {
         self.grow(more)
     }
 
-    /// Has so much from now on, whether or not there is room for it.
+    /// Sets the amount, whether or not there is room.
     pub fn set(&mut self, amount: usize) {
         self.shares.lock().put(&self.owner, self.amount, amount);
         self.amount = amount;
     }
 
-    /// Whose it is.
     pub fn owner(&self) -> &Arc<str> {
         &self.owner
     }
 
-    /// How much it is.
     pub fn amount(&self) -> usize {
         self.amount
     }

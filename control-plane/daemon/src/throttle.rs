@@ -23,13 +23,13 @@ struct Seen {
 }
 
 impl Throttle {
-    /// The first message about each subject is due, and then one each `every`.
+    /// The first message about each subject is due, then one per `every`.
     pub fn once(every: Duration) -> Self {
         Self { forget: every, doubles: false, subjects: Mutex::default() }
     }
 
-    /// The first message about each subject is due, and then each time that their number has
-    /// doubled. After `quiet` without a message, the next one is the first.
+    /// The first message about each subject is due, then one each time the number has doubled.
+    /// After `quiet` without a message, the count starts again.
     pub fn doubling(quiet: Duration) -> Self {
         Self { forget: quiet, doubles: true, subjects: Mutex::default() }
     }

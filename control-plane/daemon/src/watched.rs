@@ -1,9 +1,9 @@
 //! Files that are read again when their content changes.
 //!
 //! Content is compared, not time stamps: Kubernetes swaps symlinks to update a mounted ConfigMap,
-//! and an edit may keep time stamp and size. New content counts when two consecutive readings are
-//! equal: half of a file, which an editor has just truncated, may be valid. A writer that is slower
-//! than the readings should write another file and rename it.
+//! and an edit may keep time stamp and size. New content counts once two consecutive readings are
+//! equal: half of a file that an editor is writing may be valid. A writer that is slower than the
+//! readings should write another file and rename it.
 
 use bloc_policy::config::ConfigError;
 use std::fs::File;

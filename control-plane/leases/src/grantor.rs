@@ -1,4 +1,4 @@
-//! What a replica of the control plane knows of the nodes of one application.
+//! What a control-plane replica knows about the nodes of one application.
 
 use crate::divide::{Need, divide};
 use crate::message::{Ask, Told};
@@ -7,19 +7,19 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After this time without a request a node is silent: it keeps what it holds, and gets nothing.
+/// A node without a request for this long is silent: it keeps what it holds and gets no more.
 pub const LIVE: Duration = Duration::from_secs(10);
-/// How long a record is new: agents report twice a second what they hold.
+/// How long a record is new: agents report what they hold twice a second.
 pub const NEW: Duration = Duration::from_secs(10);
 /// How long a replica listens to nodes before it changes what they hold.
 pub const HEARS: Duration = Duration::from_secs(3);
 /// A node lacks CPU if it holds less than this fraction of what it needs and should hold.
 const ENOUGH: f64 = 0.96;
-/// A node that does not lack CPU gets more only by this factor: each change is a write.
+/// A part rises at least by this factor unless its node lacks CPU: each change is a write.
 const WORTH: f64 = 1.05;
-/// How long to wait for a node that was told to lower its part, before others are told, too.
+/// How long to wait for a node that was told to lower its part before others are told.
 const LEAVES: Duration = Duration::from_secs(5);
-/// With more nodes than this, a plan is made only so often: its cost grows with them.
+/// With more nodes than this, a plan is kept for `PLAN`: its cost grows with the nodes.
 const FEW: usize = 50;
 const PLAN: Duration = Duration::from_millis(100);
 
@@ -34,16 +34,16 @@ struct Heard {
     own: Option<Part>,
     at: Duration,
     share: Option<Share>,
-    /// Since when it is told to lower its part.
+    /// Since when it has been told to lower its part.
     leaves: Option<Duration>,
 }
 
-/// A node in a plan.
+/// What a plan says about a node.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// What it should hold.
     should: Part,
-    /// The part of that which it needs.
+    /// How much of that it needs.
     needs: Part,
 }
 
@@ -53,7 +53,7 @@ impl Share {
     }
 }
 
-/// How the limit is to be divided.
+/// How to divide the limit.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     at: Duration,
@@ -61,30 +61,30 @@ struct Plan {
     total: Part,
     /// What the silent nodes hold.
     silent: Part,
-    /// What nodes lack together.
+    /// The sum of what nodes lack.
     lacking: Part,
 }
 
-/// What a replica knows of the nodes of one application. Times are of a monotonic clock.
+/// What a replica knows about the nodes of one application. Times come from a monotonic clock.
 ///
 /// Cost: a plan visits each node, at most ten times a second with more than 50 nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Grantor {
     heard: BTreeMap<String, Heard>,
     plan: Option<Plan>,
-    /// Since when it hears nodes.
+    /// Since when it has heard nodes.
     since: Option<Duration>,
     /// When the record was first and last seen as new.
     new: Option<(Duration, Duration)>,
 }
 
 impl Grantor {
-    /// Applies a request to the record: only the entry of this node changes, and whether the record
-    /// is new. The answer is valid once the changed record is written. None: no room for this node.
+    /// Applies a request to the record. Only this node's entry and the flag for a new record
+    /// change. The answer is valid once the changed record is written. None: no room for this node.
     pub fn hear(&mut self, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Option<Told> {
         let name = ask.name.clone();
         if !record.hear(node, life, ask) {
-            // An agent that is behind, because it lost its disk, starts a later life.
+            // An agent that is behind because it lost its disk starts a later life.
             let known = record.entry(node).filter(|known| (known.life, known.number) > (life, ask.number))?;
             let (life, number) = (known.life, known.number);
             return Some(Told { name, life, number, part: Part::ZERO, goal: Part::ZERO });
@@ -95,7 +95,7 @@ impl Grantor {
         let leaves_all = !self.heard.contains_key(node);
         let goal =
             if record.is_new() || hears && !leaves_all { record.part(node) } else { self.goal(record, node, now) };
-        // What it holds, also if the record has no room for it: then the goal is less.
+        // The node holds this even if the record has no room for it; the goal is then less.
         let part = record.part(node).max(ask.part);
         Some(Told { name, life, number: ask.number, part, goal })
     }
@@ -110,7 +110,7 @@ impl Grantor {
         if self.heard.is_empty() {
             self.since = None;
         }
-        // More than everything would take more from others.
+        // A need above the whole limit would take more from others.
         let (wants, least) = (ask.wants.min(Part::WHOLE), ask.least.min(Part::WHOLE));
         if wants.max(least) == Part::ZERO {
             self.heard.remove(node);
@@ -142,7 +142,7 @@ impl Grantor {
         }
     }
 
-    /// Gives a node what it should have, as far as it is free. Returns what it should keep.
+    /// Gives a node as much of what it should have as is free. Returns what it should keep.
     fn goal(&mut self, record: &mut Record, node: &str, now: Duration) -> Part {
         let Some(heard) = self.heard.get(node) else { return Part::ZERO };
         let holds = heard.share.is_some() && self.heard.len() > FEW;
@@ -175,7 +175,7 @@ impl Grantor {
         let total = own.map_or(rest, |own| own.min(rest));
         let needs: Vec<Need> = self.heard.values().map(Heard::need).collect();
         let mut lacking = Part::ZERO;
-        // Nodes with more than they should hold, and how much of it they could give.
+        // Nodes that hold more than they should, and how much each could give.
         let mut more = Vec::new();
         for (((heard, need), should), held) in self.heard.values_mut().zip(&needs).zip(divide(total, &needs)).zip(held)
         {
@@ -190,7 +190,7 @@ impl Grantor {
                 heard.leaves = None;
             }
         }
-        // As few as possible, because each of them writes.
+        // As few nodes as possible are told, because each of them writes.
         let mut missing = lacking.plus(all).minus(total);
         more.sort_by_key(|(could, _)| std::cmp::Reverse(*could));
         for (could, heard) in more {
@@ -212,9 +212,9 @@ impl Heard {
     }
 }
 
-/// A need without small fluctuations, because each change of a part is a write: the largest value
-/// of the last 10 to 20 seconds. A fall by more than 8% counts at once, because others may wait for
-/// what a burst leaves.
+/// The largest need of the last 10 to 20 seconds, without small fluctuations, because each change
+/// of a part is a write. A fall of more than 8% counts at once: others may wait for what a burst
+/// leaves.
 #[derive(Clone, Copy, Debug)]
 struct Steady {
     last: Part,

@@ -5,15 +5,15 @@ use crate::part::Part;
 use crate::record::MOST_COUNT;
 use std::collections::BTreeMap;
 
-/// A life after another agent's is later by 1 to this. A replica with an old record may name a life
-/// that was followed before, so always adding 1 would give the same life twice.
+/// The next life exceeds another agent's by 1 to this. A replica with an old record may name a life
+/// that was already followed, so always adding 1 could give the same life twice.
 const SPREAD: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     /// What the node may use.
     pub part: Part,
-    /// What it is to keep of that, as soon as it can, because others need the rest.
+    /// The part to shrink to as soon as possible, because others need the rest.
     pub goal: Part,
 }
 
@@ -23,20 +23,19 @@ struct Held {
     lease: Lease,
 }
 
-/// What a node holds of all applications.
+/// What a node holds of each application's limit.
 ///
-/// [`parts`](Self::parts) and [`life`](Self::life) must be on the disk before an [`ask`](Self::ask)
+/// [`parts`](Self::parts) and [`life`](Self::life) must be on disk before an [`ask`](Self::ask)
 /// leaves the node.
 #[derive(Clone, Debug)]
 pub struct Holder {
     life: u64,
-    /// Also those that are left: late answers may still arrive.
+    /// Includes those that the node left: late answers may still arrive.
     apps: BTreeMap<String, Held>,
 }
 
 impl Holder {
-    /// For an agent that starts. `life` is later than all before, as far as is known; `parts` was
-    /// on the disk.
+    /// For an agent that starts. `life` is later than all known ones; `parts` was on disk.
     pub fn new(life: u64, parts: BTreeMap<String, Part>) -> Self {
         let held = |part| Held { number: 0, lease: Lease { part, goal: part } };
         Self { life, apps: parts.into_iter().map(|(name, part)| (name, held(part))).collect() }
@@ -67,10 +66,10 @@ impl Holder {
         // For the same life and number a part only rises: an answer with less is outdated.
     }
 
-    /// This life is not the latest, such as after a lost disk.
+    /// Starts a life after this one, such as after a lost disk.
     fn follow(&mut self, life: u64) {
         let next = life.saturating_add(1 + self.life % SPREAD);
-        // No replica accepts a later one.
+        // Replicas accept no later life.
         if next <= MOST_COUNT {
             self.life = next;
             for held in self.apps.values_mut() {
@@ -79,7 +78,7 @@ impl Holder {
         }
     }
 
-    /// The node uses only this much of an application from now on.
+    /// From now on, the node uses only this much of an application's limit.
     pub fn lower(&mut self, app: &str, to: Part) {
         if let Some(held) = self.apps.get_mut(app).filter(|held| to < held.lease.part) {
             held.number += 1;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub const LEASE_PATH: &str = "/v1/lease";
 
-/// One application of an agent. All parts are 0 for one that the node has left.
+/// A request for one application. All parts are 0 if the node has left it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
@@ -17,7 +17,7 @@ pub struct Ask {
     pub part: Part,
     /// What its containers could use now, with some slack.
     pub wants: Part,
-    /// Their guaranteed minimum.
+    /// Its containers' guaranteed minimum.
     pub least: Part,
     /// The sum of the containers' own limits; none: one is unlimited, or the application's limit
     /// may exceed them.
@@ -36,7 +36,7 @@ impl Ask {
 #[serde(deny_unknown_fields)]
 pub struct Asks {
     pub node: String,
-    /// The agent's start: each one has a larger number.
+    /// The number of the agent's start: each start has a larger one.
     pub life: u64,
     pub apps: Vec<Ask>,
 }
@@ -46,13 +46,13 @@ pub struct Asks {
 pub struct Told {
     /// `namespace/name`.
     pub name: String,
-    /// The life and number that it answers. If they are later than the agent's, the agent must
+    /// The life and number that this is about. If they are later than the agent's, the agent must
     /// start a later life.
     pub life: u64,
     pub number: u64,
     /// What the node holds.
     pub part: Part,
-    /// What it is to keep of that, because others need the rest.
+    /// The part to shrink to, because others need the rest.
     pub goal: Part,
 }
 

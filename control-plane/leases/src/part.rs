@@ -20,7 +20,7 @@ impl Part {
         self.0
     }
 
-    /// The part that an amount is of a limit, rounded up so that it holds the amount. Saturates.
+    /// The part of a limit that an amount takes, rounded up so that it holds the amount. Saturates.
     pub fn of(amount: f64, limit: f64) -> Self {
         Self((amount / limit * f64::from(Self::WHOLE.0)).ceil() as u32)
     }

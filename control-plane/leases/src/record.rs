@@ -14,7 +14,7 @@ pub const MOST_BYTES: usize = 260_000;
 /// The largest size of an entry without its node's name: `"":{"life":,"number":,"part":,"over":},`
 /// with two numbers of 16 digits and two parts of 7.
 const ENTRY_BYTES: usize = 39 + 2 * 16 + 2 * 7;
-/// The largest life and number: JSON tools keep integers exactly up to here.
+/// The largest life and number: JSON tools represent integers exactly up to here.
 pub const MOST_COUNT: u64 = (1 << 53) - 1;
 
 /// What one node holds.
@@ -24,9 +24,9 @@ pub struct Entry {
     pub life: u64,
     pub number: u64,
     pub part: Part,
-    /// What its agent holds beyond that, without room for it: the record was lost, or the node was
-    /// freed too early. It is written so that only a replica with the present record tells the node
-    /// to lower it.
+    /// What the agent holds beyond `part`, for which there is no room: the record was lost, or the
+    /// node was freed too early. It is recorded so that only a replica with the present record
+    /// tells the node to lower it.
     #[serde(default, skip_serializing_if = "nothing")]
     pub over: Part,
 }
@@ -41,7 +41,7 @@ fn nothing(part: &Part) -> bool {
 /// A replica refuses a record with unknown fields: they may matter to safety, and a write would
 /// lose them. Until that replica is replaced, it changes nothing, and nodes keep what they hold.
 ///
-/// Clones and comparisons with them are cheap until one changes: most requests change nothing.
+/// Cloning and comparing with a clone are cheap until one changes: most requests change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -96,7 +96,7 @@ impl Record {
         self.new
     }
 
-    /// All agents had time to report what they hold.
+    /// Call this once all agents have had time to report what they hold.
     pub const fn settle(&mut self) {
         self.new = false;
     }
@@ -135,8 +135,7 @@ impl Record {
         self.nodes.entries.len() >= MOST_NODES || self.nodes.bytes + bytes(node) > MOST_BYTES
     }
 
-    /// Updates the entry of an agent's node. Returns false for an outdated request, or without
-    /// room.
+    /// Updates a node's entry. Returns false if the request is outdated or there is no room.
     pub(crate) fn hear(&mut self, node: &str, life: u64, ask: &Ask) -> bool {
         if life > MOST_COUNT || ask.number > MOST_COUNT {
             return false;
@@ -153,11 +152,11 @@ impl Record {
             return false;
         }
         let mut part = known.part;
-        // The first number of a life is from before all falls.
+        // The first number of a life precedes all of its falls.
         if ask.number > 0 && (life, ask.number) > (known.life, known.number) {
             part = part.min(ask.part);
         }
-        // Only after the record was lost and an older one restored.
+        // This raises a part only after the record was lost and an older one restored.
         part = part.max(ask.part.min(part.plus(self.free_part())));
         if asks_nothing && part == Part::ZERO {
             self.free(node);
@@ -167,7 +166,7 @@ impl Record {
         true
     }
 
-    /// A node gets more, as far as it is free.
+    /// Gives a node more, as far as the limit has room.
     pub(crate) fn raise(&mut self, node: &str, to: Part) {
         if let Some(known) = self.entry(node).copied() {
             let part = known.part.max(to.min(known.part.plus(self.free_part())));
@@ -175,7 +174,7 @@ impl Record {
         }
     }
 
-    /// The node must not exist any more, or use nothing.
+    /// The node must no longer exist, or must use nothing.
     pub fn free(&mut self, node: &str) {
         if self.nodes.entries.contains_key(node) {
             Arc::make_mut(&mut self.nodes).remove(node);

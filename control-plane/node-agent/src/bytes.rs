@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 
-/// Memory in bytes. Sums saturate, differences do so at zero.
+/// Memory in bytes. Sums saturate; differences saturate at zero.
 ///
 /// Read as Kubernetes writes it: `1048576`, `64Mi`, `1.5Gi`, `100M`, `1e9`, or `128974848000m`, the
 /// thousandths of a byte that vertical autoscalers write. Fractions of a byte are rounded up.

@@ -2,8 +2,8 @@
 //! has changed if it dies.
 //!
 //! The agent, its child, writes a byte to its standard output with each step, and reads its
-//! standard input. The guardian also releases before the agent starts: an agent that does not know
-//! the pods yet, or that does not start, leaves nothing throttled.
+//! standard input. The guardian also releases before the agent starts, so an agent that does not
+//! start or does not know the pods yet leaves nothing throttled.
 //!
 //! | event | effect |
 //! |---|---|
@@ -46,11 +46,11 @@ pub fn lock(directory: &Path, name: &str) -> Result<Flock<File>> {
     let file = File::create(&path).with_context(|| format!("{}: cannot be created", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
-        Err((_, error)) => bail!("{}: another agent runs with this state: {error}", path.display()),
+        Err((_, error)) => bail!("{}: another agent uses this state directory: {error}", path.display()),
     }
 }
 
-/// The same, but waits for a process that is ending.
+/// Like [`lock`], but waits for a process that is ending.
 pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> {
     for _ in 1..LOCK_TRIES {
         if let Ok(lock) = lock(directory, name) {
@@ -61,16 +61,16 @@ pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> 
     lock(directory, name)
 }
 
-/// Runs the agent with these arguments. An error means that it did not stop as it was told; its
-/// groups are released then.
+/// Runs the agent with these arguments. An error means that it did not stop as told; its groups are
+/// then released.
 pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<()> {
-    // First, because until then the first process of a container ignores signals.
+    // This comes first: until then, a container's first process ignores signals.
     let stopped = process::stopped()?;
     let _lock = wait_for_lock(state, "guardian.lock").await?;
-    // An agent without its guardian may be ending.
+    // An agent that lost its guardian may be ending.
     let agents = wait_for_lock(state, "agent.lock").await?;
     if let Err(error) = release(tree, state) {
-        tracing::error!(%error, "what a crash has left cannot be released");
+        tracing::error!(%error, "cannot release what a crash has left");
     }
     drop(agents);
     let program = std::env::current_exe().context("the path of this program is not known")?;
@@ -102,7 +102,7 @@ pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<
             }
         }
     };
-    // One that waits for a disk does not end: its groups are released nevertheless.
+    // An agent that waits for a disk does not end; its groups are released anyway.
     match timeout(SILENCE, agent.kill()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "the agent cannot be killed"),

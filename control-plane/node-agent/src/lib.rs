@@ -1,20 +1,20 @@
 //! The node agent: moves CPU and memory between the containers of an application, under one limit.
 //!
-//! Balancing sends requests to servers with room. The node agent gives more room to the containers
-//! that serve them: what others of their application do not use.
+//! Load balancing sends requests to servers with room. The node agent gives these containers more
+//! room: what others of their application do not use.
 //!
 //! | module | what it is for |
 //! |---|---|
 //! | [`cpu`], [`memory`], [`qos`] | the rules for CPU, memory and CPU shares, as pure code |
 //! | [`cgroup`] | the kernel's files |
 //! | [`agent`] | one node: reads counters, decides, writes |
-//! | [`setting`] | what a group has of one resource |
+//! | [`setting`] | a group's setting of one resource |
 //! | [`originals`], [`state`] | what the groups had before, on the host |
 //! | [`guardian`], [`run`] | the two processes |
 //! | [`config`], [`source`], [`pods`] | the configuration and the pods |
 //! | [`metrics`] | what the operator sees |
 //! | [`report`] | quotas to the control plane, response times from it |
-//! | [`lease`] | leases of limits over nodes |
+//! | [`lease`] | leases of cluster-wide limits |
 //! | [`replicas`] | HTTP requests to the control plane |
 //! | [`cores`], [`bytes`] | the units |
 //! | `bloc-daemon` | shared with the control plane: options, messages, files, ports |

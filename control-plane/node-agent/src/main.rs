@@ -98,9 +98,9 @@ struct Run {
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
 
-    /// URL of the control plane, http://HOST:PORT; every address that HOST resolves to is used.
-    /// It gets the pods' quotas, which their sidecars follow, and provides response times and
-    /// leases of limits over nodes
+    /// URL of the control plane, http://HOST:PORT; every address that HOST resolves to is used. It
+    /// gets the pods' quotas, which their sidecars follow, and provides response times and leases
+    /// of cluster-wide limits
     #[arg(long, value_name = "URL")]
     control_plane: Option<Target>,
 
@@ -155,7 +155,7 @@ async fn agent(arguments: Run) -> Result<()> {
     let mut agent = Agent::new(tree, state, capacity);
     let mut shared = Shared::default();
     let read = if arguments.control_plane.is_some() { Config::read } else { Config::read_without_control_plane };
-    // Read without a control plane, too: a file that cannot be read must not be ignored.
+    // Also read without a control plane: a file that cannot be read must not be ignored.
     let (file, saved) = LeaseFile::open(&arguments.place.state, &node)?;
     if let Some(target) = arguments.control_plane {
         let leases = Leases::new(&saved);

@@ -14,10 +14,10 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
-/// What has figures, and its labels.
+/// What has values, and its labels.
 type Rows<'a, T> = Vec<(Labels, &'a T)>;
 
-/// The metrics of one moment.
+/// The metrics at one moment.
 pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let r = &mut registry;
@@ -26,7 +26,7 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let help = "CPU quota of a container; when observing, the quota that it would get; missing if unlimited";
     gauge(r, "bloc_node_cpu_quota_cores", help, &rows, |of| of.quota.map(Cores::get));
     gauge(r, "bloc_node_cpu_used_cores", "CPU use in the last second", &rows, |of| Some(of.used.get()));
-    let help = "Quota minus use; when observing, of the quota that it would get";
+    let help = "Quota minus use; in observe mode, with the quota that it would get";
     gauge(r, "bloc_node_cpu_slack_cores", help, &rows, |of| of.slack().map(Cores::get));
     let help = "Share of the kernel's periods in which the container was throttled by the quota in force, 0 to 1";
     gauge(r, "bloc_node_cpu_throttled_ratio", help, &rows, |of| Some(of.throttled));
@@ -39,7 +39,7 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     gauge(r, "bloc_node_app_cpu_limit_cores", "CPU limit in force", &rows, |of| Some(of.limit.get()));
     let help = "Part of the CPU limit that no container has";
     gauge(r, "bloc_node_app_cpu_free_cores", help, &rows, |of| Some(of.free.get()));
-    let help = "Part of a limit over nodes that this node may use, 0 to 1";
+    let help = "Part of a cluster-wide limit that this node may use, 0 to 1";
     gauge(r, "bloc_node_lease_part_ratio", help, &rows, |of| Some(of.lease?.part.times(1.0)));
     let help = "What this node is to keep of its part, because other nodes need the rest";
     gauge(r, "bloc_node_lease_goal_ratio", help, &rows, |of| Some(of.lease?.goal.times(1.0)));
@@ -51,7 +51,7 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let rows = containers(&status.qos, |app| &app.containers, |of| &of.which);
     let help = "CPU shares of a container in QoS mode, 1024 for a core; when observing, what they would be";
     gauge(r, "bloc_node_cpu_shares", help, &rows, |of| Some(of.shares));
-    let help = "CPU shares by the requests of the container";
+    let help = "CPU shares that the container's requests give it";
     gauge(r, "bloc_node_cpu_shares_requested", help, &rows, |of| Some(of.requested));
     let help = "1 if the container's shares move; 0 if it is new, its shares were written by somebody else, \
         or they cannot be read or written";
@@ -80,14 +80,14 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let help = "Part of the memory limit that no container has";
     gauge(r, "bloc_node_app_memory_pool_bytes", help, &rows, |of| Some(bytes(of.pool)));
     counter(r, "bloc_node_memory_grants", "Grants of memory to containers at their limit", &rows, |of| of.grants);
-    let help = "Grants that failed because nobody had memory to give; each second while that is so";
+    let help = "Failed grants: no container could spare memory; counted each second while this lasts";
     counter(r, "bloc_node_memory_refused_grants", help, &rows, |of| of.refused_grants);
     let mut rows = Vec::new();
     for (app, of) in &status.memory {
         let row = |(pod, kills)| (vec![("app", app.clone()), ("pod", String::clone(pod))], kills);
         rows.extend(of.oom_kills.iter().map(row));
     }
-    let help = "Processes that the kernel has killed in a pod for lack of memory, since the pod exists";
+    let help = "Processes of a pod that the kernel killed for lack of memory, since the pod started";
     counter(r, "bloc_node_oom_kills", help, &rows, |kills| *kills);
 
     let flags = [

@@ -4,10 +4,10 @@
 //! [guardian](crate::guardian), `bloc-node-agent restore` or the next start can put it back.
 //!
 //! - *Release*: each group gets the larger of its original and what it has now, or its original CPU
-//!   shares. Nothing is taken that a container may need, and no agent is needed any more. The file
-//!   stays, so the next start knows the originals.
-//! - *Restore*: each group gets its original and leaves the file. A memory limit below what is in
-//!   use would make the kernel kill: it is an error, and the group stays in the file.
+//!   shares. This takes nothing that a container may need, and no agent is needed any more. The
+//!   file stays, so the next start knows the originals.
+//! - *Restore*: each group gets its original and leaves the file. A memory limit below the use
+//!   would make the kernel kill: it is an error, and the group stays in the file.
 //!
 //! If a setting changed between a release and the next start, somebody else changed it, and it
 //! becomes the original. After a crash this is not known, and the original stays.
@@ -43,7 +43,7 @@ struct Entry<S> {
 }
 
 impl<S: Setting> Entry<S> {
-    /// Adopts what somebody else has changed since the release. The group has `now`.
+    /// Adopts what somebody else has changed since the release. `now` is the group's setting.
     fn resolve(&mut self, now: S) {
         if let Some(released) = self.released.take() {
             self.original = now.adopted(released, self.original);
@@ -53,7 +53,7 @@ impl<S: Setting> Entry<S> {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents<G> {
-    /// The kernel's boot: groups do not survive it, but the kubelet uses the same names again.
+    /// The kernel's boot: groups do not survive a reboot, but the kubelet reuses their names.
     boot: String,
     groups: G,
 }
@@ -71,7 +71,7 @@ impl StateError {
     }
 }
 
-/// Reads JSON. Without a file there is none. A file that cannot be parsed is renamed to
+/// Reads JSON; none if there is no file. A file that cannot be parsed is renamed to
 /// `NAME.unreadable.json`, logged, and returned as the inner error.
 pub(crate) fn load<T: DeserializeOwned>(
     path: &Path,
@@ -111,7 +111,7 @@ impl<S: Setting> Originals<S> {
         let boot = fs::read_to_string(BOOT).unwrap_or_default().trim().to_owned();
         let (mut entries, mut others, mut problems) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         match load::<Contents<BTreeMap<PathBuf, serde_json::Value>>>(&path, |_| Ok(()))? {
-            // Without an id, all boots are the same.
+            // Without an id, all boots count as the same.
             Some(Ok(contents)) if contents.boot.is_empty() || boot.is_empty() || contents.boot == boot => {
                 for (group, value) in contents.groups {
                     match serde_json::from_value(value.clone()) {
@@ -131,7 +131,7 @@ impl<S: Setting> Originals<S> {
         Ok(Self { path, boot, entries, others, problems, changed: false })
     }
 
-    /// The original of a group which has `now`, and which an agent may change from now on.
+    /// The original of a group whose setting is `now`, and which an agent may change next.
     pub fn take_over(&mut self, group: &Path, now: S) -> S {
         let Some(entry) = self.entries.get_mut(group) else { return now };
         self.changed |= entry.released.is_some();
@@ -149,7 +149,7 @@ impl<S: Setting> Originals<S> {
         self.entries.contains_key(group)
     }
 
-    /// Somebody else has changed a group. Only one that is remembered is updated.
+    /// Updates a remembered group that somebody else has changed; ignores others.
     pub fn replace(&mut self, group: &Path, original: S) {
         if let Some(entry) = self.entries.get_mut(group) {
             entry.original = original;
@@ -162,7 +162,7 @@ impl<S: Setting> Originals<S> {
         self.changed |= self.entries.remove(group).is_some();
     }
 
-    /// By how much the containers of each pod exceed their originals, in the unit of the pod's.
+    /// By how much the containers of each pod exceed their originals, in the unit of the pod.
     fn excess(&self, tree: &Tree) -> BTreeMap<PathBuf, u64> {
         let mut excess: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind == Kind::Container) {
@@ -177,9 +177,9 @@ impl<S: Setting> Originals<S> {
         excess
     }
 
-    /// Gives each group its `target`, which is of its original and what it has now: raises pods,
-    /// sets containers, lowers pods. So a container never has more than its pod, and a pod exceeds
-    /// its original by as much as its containers do. Forgets groups that are gone.
+    /// Gives each group its `target`, computed from its original and present settings: raises pods,
+    /// sets containers, lowers pods. A container thus never has more than its pod, and a pod
+    /// exceeds its original by as much as its containers do. Forgets groups that are gone.
     fn put_back(&mut self, tree: &Tree, target: impl Fn(S, S) -> S) -> Vec<GroupError> {
         let (mut errors, mut gone) = (Vec::new(), Vec::new());
         for (path, entry) in &mut self.entries {
@@ -258,7 +258,7 @@ impl<S: Setting> Originals<S> {
         self.entries.keys().any(|path| !kept.contains(path))
     }
 
-    /// Restores all groups but these, and forgets those where that worked.
+    /// Restores all groups except these, and forgets the restored ones.
     pub fn restore(&mut self, tree: &Tree, kept: &BTreeSet<PathBuf>) -> Vec<GroupError> {
         let before = self.entries.clone();
         let (rest, others) = before.clone().into_iter().partition(|(path, _)| kept.contains(path));
@@ -266,7 +266,7 @@ impl<S: Setting> Originals<S> {
         let errors = self.put_back(tree, |original, _| original);
         self.entries.retain(|path, entry| match S::read(&tree.group(path)) {
             Ok(now) => {
-                // A later change is somebody's intention.
+                // A later change is intentional.
                 entry.released = Some(now);
                 now != entry.original
             }

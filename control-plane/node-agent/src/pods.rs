@@ -1,4 +1,4 @@
-//! The pods of this node, as a [source](crate::source) has them.
+//! The pods of this node, as a [source](crate::source) reports them.
 
 use crate::bytes::Bytes;
 use crate::cores::Cores;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::fmt;
 
-/// An amount as YAML or JSON has it.
+/// An amount as written in YAML or JSON.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected an amount such as 500m (CPU) or 64Mi (memory)")]
 pub(crate) enum Written {
@@ -22,7 +22,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// What follows from `Add`, `Sub` and `ZERO`.
+/// Traits that follow from `Add`, `Sub` and `ZERO`.
 macro_rules! arithmetic {
     ($amount:ident) => {
         impl std::ops::AddAssign for $amount {

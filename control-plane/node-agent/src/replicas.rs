@@ -49,7 +49,7 @@ impl FromStr for Target {
     }
 }
 
-/// Keeps the addresses of a target up to date. After a failure they stay; it does not end.
+/// Keeps the addresses of a target up to date. After a failure they stay. Does not return.
 pub async fn resolve(target: &Target, addresses: &watch::Sender<Vec<SocketAddr>>, failed: &impl Fn(String)) {
     let mut ticks = interval(RESOLVE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +90,7 @@ impl Client {
         self.pauses().get(&address).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Sends a message, also during a pause. Returns the body of a 200; none with another success.
+    /// Sends a message, even during a pause. Returns the body of a 200; none for another success.
     pub async fn post(
         &self,
         address: SocketAddr,

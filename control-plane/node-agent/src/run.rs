@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 
 /// Without a step for this long, the agent is not healthy.
 const LATE: Duration = Duration::from_secs(2);
-/// How long it may take to give leases back at the end. For everything, the guardian waits 10 s.
+/// How long giving leases back may take at the end. The guardian waits 10 s for everything.
 const GIVES_BACK: Duration = Duration::from_millis(1_500);
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// What there is to report from now on, and where to add answers of pods.
+    /// Returns what there is to report from now on, and where to add answers.
     pub fn report(&mut self) -> (watch::Receiver<Arc<Cpu>>, Heard) {
         let (sender, told) = watch::channel(Arc::default());
         self.told = Some(sender);
@@ -90,7 +90,7 @@ impl Shared {
     }
 }
 
-/// Runs the agent until its input says `stop` or ends; then it restores if `leaves`, else releases.
+/// Runs the agent until its input says `stop` or ends. Then it restores if `leaves`, else releases.
 pub async fn run(
     agent: Agent,
     config: Watched<Config>,
@@ -113,19 +113,19 @@ pub async fn run(
     shared.stop.store(true, Ordering::Release);
     let (mut agent, problem) = tokio::task::spawn_blocking(move || thread.join())
         .await?
-        .map_err(|_| anyhow!("the thread of the steps has panicked"))?;
+        .map_err(|_| anyhow!("the stepping thread panicked"))?;
     if let Some(problem) = problem {
         // The guardian releases.
         bail!(problem);
     }
-    // First of all, because the agent may be killed.
+    // This comes first: the agent may be killed.
     let mut errors = agent.release();
-    // Without a guardian the reason of the end is unknown: the agent may come back.
+    // Without a guardian, the reason to stop is unknown: the agent may return.
     let restore = told && leaves.await;
     tracing::info!(restore, "stopping");
     if restore {
         errors = agent.restore();
-        // Memory that is in use does not keep leases.
+        // Memory in use does not prevent this.
         if let Some(leases) = agent.leases()
             && errors.iter().all(GroupError::is_in_use)
             && !leases.give_back(GIVES_BACK).await
@@ -170,7 +170,7 @@ impl Steps {
             if self.agent.is_due() {
                 self.configure(&mut config_ok, &mut configured);
                 if !self.read_pods() {
-                    return (self.agent, Some("the source of the pods has ended"));
+                    return (self.agent, Some("the pod source has ended"));
                 }
                 if !self.agent.has_tree() {
                     return (self.agent, Some("--cgroups: the directory is gone"));
@@ -183,7 +183,7 @@ impl Steps {
                 }
             }
             self.agent.step(now);
-            // For the guardian. Without it, the input ends too.
+            // For the guardian. If it is gone, the input ends, too.
             let mut output = std::io::stdout();
             let _ = output.write_all(b".").and_then(|()| output.flush());
             if self.agent.is_due() {
@@ -220,7 +220,7 @@ impl Steps {
                 tracing::warn!(kind = "config", %error, "the configuration is refused");
                 self.agent.count("config");
                 if !*configured {
-                    // What an earlier agent has left must not stay because of that.
+                    // A refused configuration must not keep an earlier agent's settings.
                     drop(self.agent.release());
                 }
             }

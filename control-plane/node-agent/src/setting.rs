@@ -13,7 +13,7 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     fn read(group: &Group) -> Result<Self, GroupError>;
     fn put(self, group: &Group) -> Result<(), GroupError>;
 
-    /// Writes it to a group. `written` is what the files have, before and after this, also after an
+    /// Writes it to a group. `written` is what the files have, before and after this, even after an
     /// error: the kernel may round, and some files may be written before another one fails.
     fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
         self.put(group)?;
@@ -27,15 +27,15 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     /// The same setting with another amount, in its own unit.
     fn with_amount(self, amount: u64) -> Self;
 
-    /// What a group that has `self` gets when no agent manages it any more: nothing is taken that
+    /// What a group that has `self` gets when no agent manages it any more: it loses nothing that
     /// it may need.
     #[must_use]
     fn released(self, original: Self) -> Self {
         if self.is_above(original) { self } else { original }
     }
 
-    /// The original of a group that has `self`, although the agent wrote `written`: the difference
-    /// is somebody else's.
+    /// The original of a group that has `self` although the agent wrote `written`: somebody else
+    /// made the difference.
     #[must_use]
     fn adopted(self, written: Self, original: Self) -> Self {
         if self == written { original } else { self }
@@ -86,7 +86,7 @@ impl Setting for Limits {
     fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
         let mut done = self.put(group);
         if done.as_ref().is_err_and(GroupError::is_in_use) {
-            // A group that cannot shrink must not be slowed down either.
+            // A group that cannot shrink must not be throttled either.
             let now = group.memory()?;
             let lifted = group.set_memory(Self { max: now.max, ..self.larger(now) });
             done = lifted.and(done);
@@ -116,7 +116,7 @@ impl Setting for Limits {
     }
 }
 
-/// CPU shares limit nothing, so they are no amount.
+/// CPU shares limit nothing, so they have no amount.
 impl Setting for Weight {
     const FILE: &'static str = "shares.json";
 
@@ -136,7 +136,7 @@ impl Setting for Weight {
         self
     }
 
-    /// Moved shares would favour somebody for ever, and taking them back throttles nobody.
+    /// Moved shares would favour a container for ever, and taking them back throttles nobody.
     fn released(self, original: Self) -> Self {
         original
     }

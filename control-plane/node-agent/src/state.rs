@@ -65,8 +65,8 @@ impl State {
         each!((&self) one => one.is_changed()).contains(&true)
     }
 
-    /// Writes the files that have changed. If one fails, it keeps its content, and the others are
-    /// written nevertheless.
+    /// Writes the files that have changed. A file that cannot be written keeps its content; the
+    /// others are still written.
     pub fn save(&mut self) -> Result<(), StateError> {
         each!((&mut self) one => if one.is_changed() { one.save() } else { Ok(()) }).into_iter().collect()
     }
@@ -79,7 +79,7 @@ impl State {
         self.cpu.has_others(cpu) || self.memory.has_others(memory) || self.shares.has_others(shares)
     }
 
-    /// Restores all groups but these, and forgets those where that worked.
+    /// Restores all groups except these, and forgets the restored ones.
     pub fn restore(&mut self, tree: &Tree, [cpu, memory, shares]: &KeptGroups) -> Vec<GroupError> {
         let mut errors = self.cpu.restore(tree, cpu);
         errors.extend(self.memory.restore(tree, memory));
@@ -87,7 +87,7 @@ impl State {
         errors
     }
 
-    /// Restores all groups, and tries again as long as the kernel reclaims page cache for it.
+    /// Restores all groups, and retries as long as the kernel reclaims page cache.
     pub fn restore_all(&mut self, tree: &Tree, patience: Duration) -> Vec<GroupError> {
         let began = Instant::now();
         let in_use = |errors: &[GroupError]| errors.iter().filter_map(GroupError::in_use).sum::<Bytes>();

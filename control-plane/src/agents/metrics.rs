@@ -1,7 +1,7 @@
 //! Leases as gauges with the label `app`, `namespace/name`.
 //!
-//! The registry is made anew for each scrape, so that a record that is gone leaves no last value
-//! behind. Cardinality: three series for each of at most 1,000 applications.
+//! Each scrape builds a new registry, so that a deleted record leaves no stale value. Cardinality:
+//! three series for each of at most 1,000 applications.
 
 use crate::agents::leases::{AppLease, LeaseView};
 use prometheus_client::metrics::family::Family;
@@ -23,7 +23,7 @@ const GAUGES: [(&str, &str, Value); 3] = [
 pub fn registry(view: &LeaseView) -> Registry {
     let mut registry = Registry::default();
     let unread = i64::try_from(view.unread).unwrap_or(i64::MAX);
-    registry.register("bloc_lease_records_unread", "Records that cannot be used", ConstGauge::new(unread));
+    registry.register("bloc_lease_records_unread", "Lease records that cannot be used", ConstGauge::new(unread));
     for (name, help, value) in GAUGES {
         let gauges = Family::<Labels, Gauge<f64, AtomicU64>>::default();
         for (app, lease) in &view.apps {

@@ -1,7 +1,7 @@
-//! The requests of node agents. Both are answered with
+//! The requests of node agents. Both may be answered with
 //!
-//! - 400 for a body that is no such message, with path and value;
-//! - 401 and 403 for a caller who is not the agent of that node;
+//! - 400 for an invalid body, with path and value;
+//! - 401 and 403 for a caller that is not the agent of that node;
 //! - 408 for a body that does not arrive, 413 for a body above 96 KiB;
 //! - 503 if there is no room for the body.
 
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 /// The longest refusal, in characters.
 const MOST_TEXT: usize = 500;
 
-/// `POST /v1/cpu` with a [`CpuMessage`]. 204: it is known now. 200 with a [`CpuAnswer`] if it asks
-/// for response times. 503 also if there is no room for all of what it says; what did fit is known.
+/// `POST /v1/cpu` with a [`CpuMessage`]. 204: accepted. 200 with a [`CpuAnswer`] if it asks for
+/// response times. 503 also if there was no room for all of it; what fitted is kept.
 pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     let caller = context.identity.caller(&request);
     let said = async {
@@ -42,9 +42,9 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     answer
 }
 
-/// `POST /v1/lease` with [`Asks`](bloc_leases::Asks). 200 with `Tolds`. An application that is not
-/// among them: its record could not be written. An ask that was late is answered with the record's
-/// life and number of that node. 404 if no store is configured. 503 also if the API server is away.
+/// `POST /v1/lease` with [`Asks`](bloc_leases::Asks). 200 with `Tolds`, without the applications
+/// whose record could not be written. A late ask is answered with the life and number of the node
+/// in the record. 404 if no store is configured. 503 also if the records have not been read yet.
 pub async fn lease(State(context): State<Context>, request: Request) -> Response {
     let caller = context.identity.caller(&request);
     let Some(leases) = &context.agents.leases else {
@@ -52,7 +52,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
     };
     let said = async {
         let (headers, body) = read(&context, request, &caller).await?;
-        // Its memory counts until all of it is answered, also while it waits for a write.
+        // Its memory counts until the whole message is answered, waits for writes included.
         let _memory = context.transit.take(Arc::clone(&caller), 2 * body.len())?;
         let asks = leases::read(&body)?;
         if let Some(tokens) = context.agents.tokens.as_ref().filter(|_| context.identity != Identity::None) {
@@ -70,7 +70,7 @@ pub async fn lease(State(context): State<Context>, request: Request) -> Response
     })
 }
 
-/// Head and body of a request of a node agent.
+/// The headers and body of a node agent's request.
 async fn read(context: &Context, request: Request, caller: &Arc<str>) -> Result<(HeaderMap, Vec<u8>), Unread> {
     let peer = request.extensions().get::<Peer>().copied();
     let spiffe = context.identity.of(request.headers(), peer)?;
@@ -93,8 +93,8 @@ fn bearer(headers: &HeaderMap) -> Result<String, Refusal> {
 
 fn refuse(context: &Context, caller: &Arc<str>, unread: Unread) -> Response {
     let (status, why) = match unread {
-        Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "no memory left for what node agents say".to_owned()),
-        // It may repeat a part of the message, and the log remembers it.
+        Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "out of memory for node agents' messages".to_owned()),
+        // It may quote the message, and the log remembers it.
         Unread::Refused(status, why) => (status, why.chars().take(MOST_TEXT).collect()),
     };
     if context.named.due(&format!("{caller}: {why}"), Instant::now()).is_some() {

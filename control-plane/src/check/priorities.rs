@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-/// The setting of `localityLbSetting` and of a Service that make priorities.
+/// The settings of `localityLbSetting` that make priorities.
 const LOCALITY: [&str; 2] = ["failover", "failoverPriority"];
 const OUTLIER_DETECTION: &str = "outlierDetection";
 const TRAFFIC_DISTRIBUTION: &str = "trafficDistribution";
 
-/// Warns of a manifest that gives endpoints priorities: Envoy's own policy keeps to them, but the
-/// filters choose among all endpoints that the control plane lists.
+/// Warns of a manifest that gives endpoints priorities: Envoy's own load balancing obeys them, but
+/// the filters choose among all endpoints that the control plane lists.
 pub fn warning(manifest: &Value) -> Option<String> {
     let spec = manifest.get("spec")?;
     let setting = match manifest.get("kind")?.as_str()? {
@@ -25,8 +25,8 @@ pub fn warning(manifest: &Value) -> Option<String> {
     ))
 }
 
-/// The path of the first setting that makes priorities. Outlier detection does it, too, by the
-/// zones of the endpoints, unless locality is switched off.
+/// The path of the first setting that makes priorities. Outlier detection does so too, by the zones
+/// of the endpoints, unless locality is switched off.
 fn locality(value: &Value, path: &str) -> Option<String> {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (format!("{path}.{name}"), value)).collect(),

@@ -1,5 +1,5 @@
-//! Request and response bodies, within the memory for bytes in transit: bodies while they are
-//! read, and responses until the client has taken them. A slow client keeps its bytes for long.
+//! Request and response bodies, within the memory for bytes in transit: bodies while they are read,
+//! and responses until the client has taken them. A slow client holds its bytes for long.
 
 use super::context::{Context, refusal};
 use super::identity::Refusal;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 const MAX_BODY_BYTES: usize = 96 << 10;
 /// How long a body may take to arrive. A proxy sends it in one go.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Memory of a request while its body is read, beside the body: connection, buffer, task.
+/// Memory of a request while its body is read, besides the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
 
 /// Why a body was not read.
@@ -50,8 +50,8 @@ impl From<ConfigError> for Unread {
     }
 }
 
-/// Reads the body of a request, at most [`MAX_BODY_BYTES`]. The bytes that have arrived are
-/// counted, not the length that the request states.
+/// Reads the body of a request, at most [`MAX_BODY_BYTES`]. The bytes that have arrived count, not
+/// the length that the request states.
 pub async fn read(request: Request, mut memory: Share) -> Result<Vec<u8>, Unread> {
     let too_long = || {
         let why = format!("the body is too large; allowed: up to {MAX_BODY_BYTES} bytes");
@@ -68,19 +68,19 @@ pub async fn read(request: Request, mut memory: Share) -> Result<Vec<u8>, Unread
             if body.len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(too_long());
             }
-            // Doubled, because a growing buffer takes up to twice the length of its content.
+            // Doubled, because a growing buffer takes up to twice its content.
             memory.grow(2 * chunk.len())?;
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     };
-    let late = |_| Unread::Refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 10s".to_owned());
+    let late = |_| Unread::Refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 10 s".to_owned());
     timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
 /// The response to a poll with this body, once there is room for it.
 pub async fn answer(transit: &Shares, caller: &Arc<str>, answer: &impl Serialize) -> Result<Response, NoRoom> {
-    // The JSON is written only when there is room. Its length is counted first, without keeping it.
+    // The JSON is written only if there is room. Its length is counted first, without storing it.
     let mut length = Length(0);
     let _ = serde_json::to_writer(&mut length, answer);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
@@ -109,11 +109,11 @@ impl std::io::Write for Length {
     }
 }
 
-/// Shorter responses do not count, such as those to probes: a replica whose memory is taken must
-/// not be restarted for that.
+/// Shorter responses, such as those to probes, do not count: a replica must not be restarted
+/// because its memory is taken.
 const SMALL: usize = 64;
 
-/// Marks a response that is counted already.
+/// Marks a response that is already counted.
 #[derive(Clone, Copy)]
 struct IsCounted;
 
@@ -126,7 +126,7 @@ pub async fn count_answers(State(context): State<Context>, request: Request, nex
     let Some(length) = length else { return Response::from_parts(parts, body) };
     let mut memory = context.transit.share(caller);
     if memory.grow(length).is_err() {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many answers are on their way");
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many responses are in transit");
     }
     match to_bytes(body, length).await {
         Ok(bytes) => Response::from_parts(parts, carry(memory, bytes)),
@@ -134,7 +134,7 @@ pub async fn count_answers(State(context): State<Context>, request: Request, nex
     }
 }
 
-/// A body that is counted until its last byte is written.
+/// A body that counts until its last byte is written.
 fn carry(memory: Share, bytes: Bytes) -> Body {
     Body::from(Bytes::from_owner(Counted { bytes, _memory: memory }))
 }

@@ -21,7 +21,7 @@ pub struct Context {
     pub agents: Agents,
     /// Bodies and responses in transit.
     pub transit: Shares,
-    /// Whether the log names a caller, with what it is named for.
+    /// Whether to name a caller in the log, by caller and reason.
     pub named: Arc<Throttle>,
 }
 
@@ -37,7 +37,7 @@ impl Context {
     }
 }
 
-/// The longest error message, in characters. It may contain text of the caller.
+/// The longest error message, in characters. It may contain the caller's text.
 const MAX_MESSAGE: usize = 1_000;
 
 /// An error response.

@@ -1,23 +1,23 @@
-//! Who sent a poll, by the certificate that was shown to our sidecar.
+//! Who sent a poll, by the certificate shown to our sidecar.
 //!
 //! With the mesh's mTLS, the control plane's own sidecar checks the caller's certificate and
 //! appends its SPIFFE id to `x-forwarded-client-cert`:
 //! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is
-//! the sidecar's, whatever the caller wrote before it. The header is trusted from a loopback
-//! address only: other callers did not come through the sidecar.
+//! the sidecar's, whatever the caller wrote before it. The header is trusted only from a loopback
+//! address: other callers did not come through the sidecar.
 //!
 //! A header with an open quote is refused. The sidecar always closes its quotes, so an open one is
-//! the caller's, and would turn the comma before the sidecar's element into quoted text.
+//! the caller's. It would make the comma before the sidecar's element quoted text.
 //!
-//! Ids of one trust domain are accepted: that of `--trust-domain`, or else that of the sidecar's
-//! own id, `By=`.
+//! Only one trust domain is accepted: `--trust-domain`, or else the domain of the sidecar's own id,
+//! `By=`.
 //!
 //! A proxy of namespace `shop` may use Istio's id of a pod of `shop`
 //! (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report load for Services of
-//! `shop`. Its reports of other services are left out, and the rest of its poll is served: a pod
-//! may well stand in front of a host that is no Service of its namespace (a ServiceEntry with a
+//! `shop`. Its reports of other services are dropped, and the rest of its poll is served. A pod may
+//! legitimately serve a host that is no Service of its namespace (a ServiceEntry with a
 //! `workloadSelector`), and a refused poll would leave it without configuration. An id belongs to
-//! the certificate that it was first used with, for as long as the proxy is remembered.
+//! the first certificate that used it, for as long as the proxy is remembered.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
@@ -89,15 +89,15 @@ impl FromStr for NodeAgent {
 }
 
 impl NodeAgent {
-    /// Its service account, as the API server names it.
+    /// The name of its service account at the API server.
     pub fn user(&self) -> String {
         let mut parts = self.0.split('/').skip(1).step_by(2);
         let (namespace, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         format!("system:serviceaccount:{namespace}:{account}")
     }
 
-    /// Checks that the owner of this SPIFFE id, whose trust domain is checked already, may report
-    /// the CPU of pods; `None`: no identity is required.
+    /// Checks that the owner of this SPIFFE id may report the CPU of pods; `None`: no identity is
+    /// required. The trust domain is checked already.
     ///
     /// # Errors
     /// 403, with the reason.
@@ -131,7 +131,7 @@ impl Identity {
         let lines = headers.get_all(HEADER).iter().map(|line| line.to_str()).collect::<Result<Vec<_>, _>>();
         let value = lines.map_err(|_| unauthorized("x-forwarded-client-cert is not text"))?.join(",");
         if !quotes_close(&value) {
-            return Err(unauthorized("x-forwarded-client-cert: the quotes do not close"));
+            return Err(unauthorized("x-forwarded-client-cert: unclosed quotes"));
         }
         let last = last_element(&value);
         let uri = field(last, "URI=").ok_or_else(|| unauthorized("no SPIFFE id in x-forwarded-client-cert"))?;
@@ -148,8 +148,8 @@ impl Identity {
         Ok(Some(uri.to_owned()))
     }
 
-    /// To whom the memory of a request is charged: to the SPIFFE id if it is proved, otherwise to
-    /// the source address, of IPv6 the /64.
+    /// Who is charged for a request's memory: the proved SPIFFE id, otherwise the source address
+    /// (for IPv6, its /64).
     pub fn caller(&self, request: &Request) -> Arc<str> {
         let peer = request.extensions().get::<Peer>().copied();
         match self.of(request.headers(), peer) {
@@ -159,8 +159,8 @@ impl Identity {
     }
 }
 
-/// Checks that the owner of this SPIFFE id may send `request`. Served services of other namespaces
-/// are turned into called ones, and their reports are removed. Returns the names of those services.
+/// Checks that the owner of this SPIFFE id may send `request`. Turns served services of other
+/// namespaces into called ones, and drops their reports. Returns the names of those services.
 ///
 /// # Errors
 /// 403, with the reason.
@@ -183,7 +183,7 @@ pub fn confine(spiffe: &str, request: &mut SyncRequest) -> Result<Vec<String>, R
     Ok(foreign)
 }
 
-/// The refusal of a value that this caller may not send.
+/// Refuses a value that this caller may not send.
 pub fn forbidden(path: &str, value: String, allowed: impl Into<String>) -> Refusal {
     (StatusCode::FORBIDDEN, refused(path, value, allowed).to_string())
 }
@@ -327,7 +327,7 @@ mod tests {
         {
             assert_eq!(ask(None, &format!("{SIDECAR};URI={id}")), refused(id, "cluster.local"));
         }
-        // The caller writes a `By=` of its own into an earlier element.
+        // The caller writes its own `By=` into an earlier element.
         assert_eq!(ask(None, &format!("By={other};URI={other},{lines}")), refused(other, "cluster.local"));
         for by in ["", "By=;", "By=x;", "By=spiffe:///ns/a/sa/b;"] {
             let line = format!("{by}URI={CHECKOUT}");

@@ -6,9 +6,9 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
-//! | `POST /v1/cpu`, `/v1/lease` | those of node agents, see [`agents`](crate::agents) |
+//! | `POST /v1/cpu`, `/v1/lease` | for node agents, see [`agents`](crate::agents) |
 //! | `GET /healthz` | 200 as long as the process runs |
-//! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
+//! | `GET /readyz` | 200 once services are in force; 503 before, and from the start of a shutdown |
 //! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on its own port if one is set |
 //!
 //! The [`page`] adds `/` and `/v1/status`. Errors are `{"error": "..."}`.
@@ -39,8 +39,8 @@ use context::{Context, refusal};
 /// Bytes of responses in transit at a separate metrics port: a scrape of 1,000 services takes 2 MB.
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// All routes, also `/metrics` if they have no port of their own. Must be called inside a tokio
-/// runtime, because it starts the tasks that sample for the page and observe arrival rates.
+/// All routes, and `/metrics` unless it has its own port. Must be called inside a tokio runtime,
+/// because it starts the tasks that sample for the page and observe arrival rates.
 pub(crate) fn router(context: Context, with_metrics: bool) -> Router {
     let routes = routes(&context.store);
     finish(if with_metrics { routes.merge(scrapes()) } else { routes }, context)

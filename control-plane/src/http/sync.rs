@@ -2,19 +2,18 @@
 //!
 //! - 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse), at once or when something
 //!   changes.
-//! - 200 with `version` and `cpu` alone if only the CPU of the proxy's pod is news, see
+//! - 200 with only `version` and `cpu` if the proxy gets nothing but the CPU of its pod, see
 //!   [`cpu`](crate::agents::cpu).
-//! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
-//!   control plane shuts down, with a `retry-after`.
+//! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; during a
+//!   shutdown, with a `retry-after`.
 //! - 304 with a `retry-after` if there is no room for its body, for the record of its proxy (also
 //!   if that is evicted while the poll is held), or within 5 s for the response.
 //! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
 //!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //!
 //! If this replica has counted what the poll reported, the answer names it in [`REPLICA_HEADER`].
-//! That includes the 304 of a poll whose report was counted, but whose response has no room. The
-//! other answers without room do not name it. Every answer names our features in
-//! [`FEATURES_HEADER`].
+//! This includes a 304 for a counted poll whose response has no room. Other answers without room do
+//! not name it. Every answer names our features in [`FEATURES_HEADER`].
 
 use super::bodies::{self, Unread};
 use super::context::{Context, refusal};
@@ -79,7 +78,7 @@ async fn answer(context: &Context, request: Request) -> Response {
     if matches!(outcome, Outcome::Superseded | Outcome::Closing { .. }) {
         return answer;
     }
-    // The reports of this poll are counted, so the proxy has to count anew.
+    // The reports of this poll are counted, so the proxy must start again at 0.
     ([(REPLICA_HEADER, context.store.replica().to_owned())], answer).into_response()
 }
 
@@ -88,14 +87,14 @@ fn module(headers: &HeaderMap) -> Module {
     Module::of(value(MODULE_HEADER), value(FEATURES_HEADER))
 }
 
-/// The answer to a proxy of `caller` that has no room, without a body: keep the last state, and
-/// come back at a random moment within 30 s. It does not name this replica, which tells the proxy
-/// that its report was not counted. The connection is closed, because idle ones of refused proxies
-/// would take memory.
+/// The answer if a proxy of `caller` has no room, without a body. The proxy keeps its last state,
+/// and comes back at a random moment within 30 s. The answer does not name this replica, so the
+/// proxy knows that its report was not counted. The connection is closed, because idle ones take
+/// memory.
 fn no_room(context: &Context, caller: &Arc<str>) -> Response {
     context.metrics.count_no_room();
     if context.named.due(caller, Instant::now()).is_some() {
-        tracing::warn!(%caller, "no memory left for this caller: it has too many proxies, or reads answers too slowly; proxies without room keep their last state");
+        tracing::warn!(%caller, "out of memory for this caller: too many proxies, or slow reads; proxies without room keep their last state");
     }
     let headers = [(header::RETRY_AFTER, "30"), (header::CONNECTION, "close")];
     (StatusCode::NOT_MODIFIED, headers).into_response()
@@ -105,10 +104,10 @@ async fn read(context: &Context, request: Request, payer: &Arc<str>) -> Result<P
     let peer = request.extensions().get::<Peer>().copied();
     let spiffe = context.identity.of(request.headers(), peer)?;
     let module = module(request.headers());
-    // Whatever the content type is: not every Proxy-Wasm host sets one.
+    // Ignores the content type: not every Proxy-Wasm host sets one.
     let body = bodies::read(request, context.transit.share(Arc::clone(payer))).await?;
-    // There is no `await` from here to the store. So there is at most one body per thread that is
-    // decoded but not yet checked or charged, of at most some twenty times its length.
+    // No `await` follows until the store. Each thread thus has at most one decoded body that is not
+    // yet checked or charged, of at most some twenty times its length.
     let mut request: SyncRequest = ConfigError::read_json(&body)?;
     if let Some(spiffe) = &spiffe {
         let foreign = identity::confine(spiffe, &mut request)?;
@@ -138,8 +137,8 @@ mod tests {
     use axum::body::Body;
     use bloc_daemon::shares::Shares;
 
-    /// The reports of a poll are counted when its answer is decided on. If there is no room for
-    /// that answer, the proxy must not report them again.
+    /// The reports of a poll count when its answer is decided. If there is no room for that answer,
+    /// the proxy must not report them again.
     #[tokio::test(start_paused = true)]
     async fn tells_a_poll_without_room_for_its_answer_that_its_report_counted() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());

@@ -1,21 +1,20 @@
 //! The calls from one workload to one service.
 //!
-//! The heaviest [`MAX_NAMED`] have a series of their own in the metrics, and the rest is `other`.
-//! Which they are is decided anew with each slot. An edge that has a series keeps it until others
-//! have twice its calls, so that series do not come and go. A series begins at 0 when its edge gets
-//! it, and ends when it loses it; what an edge does without one is added to `other`. So each series
-//! only grows.
+//! The heaviest [`MAX_NAMED`] have their own series in the metrics; the rest is `other`. Each slot
+//! decides anew which these are. An edge keeps its series until another has twice its calls, so
+//! that series do not come and go. A series starts at 0 when its edge gets it, and ends when the
+//! edge loses it. Calls of edges without a series go to `other`. So each series only grows.
 
 use super::windowed::Recent;
 use bloc_policy::latency::{Calls, Growth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most edges that are kept. Calls of others are only in `other`.
+/// The most edges that are kept. Calls of others count only in `other`.
 pub const MAX_EDGES: usize = 2_000;
-/// The most edges of one caller, so that others have some.
+/// The most edges of one caller; leaves some for others.
 const MAX_OF_ONE: usize = 200;
-/// The most edges with a series of their own.
+/// The most edges with their own series.
 pub const MAX_NAMED: usize = 200;
 
 /// An edge: the caller, and the service that it calls.
@@ -25,7 +24,6 @@ pub type Edge = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 struct State {
     recent: Recent,
-    /// Its series, if it has one.
     series: Option<Calls>,
 }
 
@@ -34,7 +32,7 @@ struct State {
 pub struct Edges {
     all: BTreeMap<Edge, State>,
     other: Calls,
-    /// The slot in which it was decided which edges have series.
+    /// The last slot that decided which edges have series.
     decided: u64,
 }
 
@@ -75,7 +73,7 @@ impl Edges {
         self.all.range(from..).take_while(|((of, _), _)| of == caller).take(MAX_OF_ONE).count()
     }
 
-    /// Decides which edges have series, and forgets those without calls of late.
+    /// Decides which edges have series; if full, forgets those without recent calls.
     fn decide(&mut self, slot: u64) {
         self.decided = slot;
         let recent = |state: &State| Calls::of(&state.recent.at(slot).numbers).requests;
@@ -158,13 +156,13 @@ mod tests {
         }
         assert_eq!((series(&edges, 0), series(&edges, MAX_NAMED)), (Some(10), None));
         let other = edges.totals().other.requests;
-        // 210 calls against twice 10.
+        // 210 calls, more than twice 10.
         edges.add(edge(MAX_NAMED), &calls(1), 11);
         assert_eq!((series(&edges, 0), series(&edges, MAX_NAMED)), (None, Some(1)));
         assert_eq!(edges.totals().other.requests, other, "what was counted as other stays there");
         edges.add(edge(0), &calls(2), 11);
         assert_eq!(edges.totals().other.requests, other + 2);
-        // 12 calls of late against twice 11.
+        // 12 recent calls, less than twice 11.
         edges.add(edge(0), &calls(1), 12);
         assert_eq!((series(&edges, 0), series(&edges, 1)), (None, Some(11)));
     }

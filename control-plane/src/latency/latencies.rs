@@ -11,15 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What is kept of the blocks of arrivals with each slot: the memory is some five minutes long.
+/// The share of the arrival blocks that each slot keeps: the memory is some five minutes long.
 const REMEMBERED: f64 = 0.97;
 
-/// What a proxy reports of latencies.
+/// What a proxy reports about latencies.
 #[derive(Clone, Copy, Debug)]
 pub struct LatencyReport<'a> {
-    /// The proxy.
     pub proxy: &'a str,
-    /// The workload that it belongs to.
+    /// The proxy's workload.
     pub caller: &'a str,
     /// The services that it serves.
     pub load: &'a [ServiceLoad],
@@ -34,8 +33,8 @@ struct Service {
     servers: Windowed,
     /// Numbers: those of [`Calls`](bloc_policy::latency::Calls); one histogram.
     callers: Windowed,
-    /// Blocks of arrivals by proxy, those of late with the most weight, and the slot of the last
-    /// one. Each belongs to the record of the proxy, and is charged with it.
+    /// Blocks of arrivals by proxy, weighted towards recent ones, and the slot of the last one.
+    /// Each is charged to the proxy's record, and ends with it.
     arrivals: BTreeMap<Box<str>, ([f64; NUMBERS], u64)>,
 }
 
@@ -63,7 +62,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds a report, whose poll is being answered. `in_force` tells which services exist.
+    /// Adds a report whose poll is being answered. `in_force` tells which services exist.
     pub fn count(&mut self, report: LatencyReport<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
         let slot = self.at(now).slot;
         for load in report.load {
@@ -111,7 +110,7 @@ impl Latencies {
         Some(LatencyView::new(&service.servers.recent(slot), &service.callers.recent(slot), covers, arrivals))
     }
 
-    /// The edges with calls in the last minute, the heaviest first; those into one service, or all.
+    /// The edges with calls in the last minute, heaviest first; those into one service, or all.
     pub fn edges(&self, into: Option<&str>, now: Instant) -> Vec<EdgeView> {
         let Moment { slot, covers } = self.at(now);
         let recent = self.edges.recent(slot);

@@ -1,20 +1,20 @@
 //! Latencies of services, and the edges of the call graph, added up from the reports.
 //!
 //! Like the events, each request is counted by exactly one replica: the one that answered the poll
-//! that reported it. With several replicas, sum the metrics; the page shows this replica's part.
+//! reporting it. With several replicas, sum the metrics; the page shows this replica's part.
 //!
-//! Who called is what the certificate says. A report cannot name another caller, and a proxy
-//! reports only calls to services that it asks for.
+//! The certificate determines the caller. A report cannot name another caller, and a proxy reports
+//! only calls to services that it asks for.
 //!
 //! | file | what |
 //! |---|---|
-//! | `windowed` | counts and histograms: in all, and of the last minute |
-//! | `edges` | the calls from one workload to one service; the heaviest have names in the metrics |
+//! | `windowed` | counts and histograms: since the start, and over the last minute |
+//! | `edges` | calls from one workload to one service; the heaviest have names in the metrics |
 //! | `latencies` | all services and edges |
 //! | `view` | what operators see |
 //!
-//! Bounds: [`Loads`](crate::load::MAX_SERVICES)' 1,000 services, and [`MAX_EDGES`] edges, of which
-//! [`MAX_NAMED`] have a series of their own. Cost: a few look-ups for each reported service.
+//! Bounds: the 1,000 services of [`Loads`](crate::load::MAX_SERVICES), and [`MAX_EDGES`] edges.
+//! [`MAX_NAMED`] of these have their own series. Cost: a few look-ups for each reported service.
 
 mod edges;
 mod latencies;

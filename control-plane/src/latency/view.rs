@@ -1,4 +1,4 @@
-//! What operators see of latencies: the last minute.
+//! Latencies as operators see them, over the last minute.
 
 use bloc_policy::latency::dispersion::{NUMBERS, indices};
 use bloc_policy::latency::{Calls, Growth, Histogram};
@@ -20,7 +20,7 @@ impl Quantiles {
     }
 }
 
-/// How calls ended, as their users see it; all but the first as shares of the requests.
+/// How calls ended, as users see it; all but `requests` are shares of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CallRates {
     /// Requests per second.
@@ -29,7 +29,7 @@ pub struct CallRates {
     pub failed: f64,
     /// Rejected in the end, retries included.
     pub exhausted: f64,
-    /// Of all requests, those that were rejected in the end because Envoy did not retry them.
+    /// The share of all requests rejected in the end because Envoy did not retry them.
     pub overflowed: f64,
     /// Sent more than once.
     pub retried: f64,
@@ -51,7 +51,7 @@ impl CallRates {
         })
     }
 
-    /// The share of the requests that a user saw rejected: not those that a retry healed.
+    /// The share of requests whose users saw a rejection that no retry healed.
     pub fn rejected(&self) -> f64 {
         self.exhausted + self.refused
     }
@@ -63,19 +63,19 @@ impl CallRates {
 pub struct LatencyView {
     /// From the arrival at a server to its response; `null`: no server has reported any.
     pub response: Option<Quantiles>,
-    /// The part of it in the application.
+    /// The application's part of it.
     pub execution: Option<Quantiles>,
     /// As its callers see it, retries included; `null`: no caller has reported any.
     pub callers: Option<Quantiles>,
     /// How its calls ended.
     pub calls: Option<CallRates>,
-    /// The index of dispersion of the arrivals at its servers over 100 ms, 1 s and 10 s: 1 as in a
-    /// Poisson process, more in bursts. The mean over servers, of some minutes.
+    /// The index of dispersion of the arrivals at its servers over 100 ms, 1 s and 10 s: 1 for a
+    /// Poisson process, more for bursts. The mean over servers, of the last minutes.
     pub dispersion: Option<[f64; 3]>,
 }
 
 impl LatencyView {
-    /// From what servers and callers have reported in so many seconds.
+    /// From what servers and callers reported in `seconds`.
     pub fn new(
         servers: &Growth,
         callers: &Growth,
@@ -92,7 +92,7 @@ impl LatencyView {
     }
 }
 
-/// The mean of the servers' indices by their arrivals.
+/// The mean of the servers' indices, weighted by arrivals.
 fn mean_indices(servers: impl Iterator<Item = [f64; NUMBERS]>) -> Option<[f64; 3]> {
     let (mut sums, mut weights) = ([0.0; 3], 0.0);
     for numbers in servers {
@@ -117,7 +117,7 @@ pub struct EdgeView {
 }
 
 impl EdgeView {
-    /// From what the caller has reported in so many seconds; `None` without calls.
+    /// From what the caller reported in `seconds`; `None` without calls.
     pub fn new(caller: &str, service: &str, growth: &Growth, seconds: f64) -> Option<Self> {
         let calls = CallRates::of(Calls::of(&growth.numbers), seconds)?;
         let latency = Quantiles::of(growth.histograms.first());

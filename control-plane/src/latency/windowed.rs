@@ -1,4 +1,4 @@
-//! Counts and histograms of the last minute, and in all.
+//! Counts and histograms: of the last minute, and since the start.
 
 use bloc_policy::latency::Growth;
 use std::collections::VecDeque;
@@ -11,18 +11,17 @@ const SLOTS: u64 = 6;
 /// A moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The slot that it is in.
     pub slot: u64,
     /// The seconds that the last minute covers: whole slots before this one, and this one so far.
     pub covers: f64,
 }
 
 impl Moment {
-    /// So long after the beginning.
+    /// The moment `beginning` after the start.
     pub fn after(beginning: Duration) -> Self {
         let (slot, seconds) = (beginning.as_secs() / SLOT.as_secs(), beginning.as_secs_f64());
         let first = slot.saturating_sub(SLOTS - 1) * SLOT.as_secs();
-        // A second at least: a rate over less says nothing.
+        // At least a second: a shorter rate means nothing.
         Self { slot, covers: (seconds - first as f64).max(1.0) }
     }
 }
@@ -51,7 +50,7 @@ impl Recent {
     }
 }
 
-/// The same, and everything since the beginning.
+/// The last minute, and everything since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Windowed {
     total: Growth,
@@ -65,7 +64,7 @@ impl Windowed {
         self.recent.add(growth, slot);
     }
 
-    /// Everything.
+    /// Everything so far.
     pub fn total(&self) -> &Growth {
         &self.total
     }

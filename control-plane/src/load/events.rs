@@ -1,7 +1,7 @@
 //! Events at one server per second, see [`Rates`](super::rates::Rates).
 //!
-//! The confidence is confident departures divided by departures. All this is only shown on the
-//! page; no decision uses it.
+//! The confidence is confident departures divided by departures. Only the page shows all this; no
+//! decision uses it.
 
 use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
@@ -11,15 +11,15 @@ use std::ops::AddAssign;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventRates {
-    /// Answers of the application.
+    /// Responses of the application.
     pub departures: f64,
-    /// Those of them from a server that had been busy all the time.
+    /// Departures from a server that had been busy all the time.
     pub confident: f64,
-    /// Answers with a chip.
+    /// Responses with a chip.
     pub chips_granted: f64,
-    /// Answers without one.
+    /// Responses without a chip.
     pub chips_withheld: f64,
-    /// Requests rejected for the capacity.
+    /// Requests rejected for capacity.
     pub rejected_capacity: f64,
     /// Requests rejected for their bid.
     pub rejected_bid: f64,
@@ -33,13 +33,13 @@ impl EventRates {
         (self.departures > 0.0).then(|| (self.confident / self.departures).min(1.0))
     }
 
-    /// Rejections that mean trouble, in requests per second: those for the capacity and for the
-    /// deadline. A bounced bid is normal: bids use it to find a server.
+    /// Rejections that mean trouble, in requests per second: those for capacity and for the
+    /// deadline. A rejected bid is normal: bids use it to find a server.
     pub fn rejected(&self) -> f64 {
         self.rejected_capacity + self.rejected_deadline
     }
 
-    /// Rejected requests as a share of the rejected and answered ones; 0 to 1.
+    /// Rejected requests as a share of rejected and answered ones; 0 to 1.
     pub fn rejected_share(&self) -> f64 {
         let rejected = self.rejected();
         if rejected > 0.0 { rejected / (rejected + self.departures) } else { 0.0 }
@@ -58,7 +58,7 @@ impl AddAssign for EventRates {
     }
 }
 
-/// Of rates in the order of [`counters`].
+/// From rates in the order of [`counters`].
 impl From<[f64; 8]> for EventRates {
     fn from(rates: [f64; 8]) -> Self {
         let [

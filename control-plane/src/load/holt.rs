@@ -9,13 +9,13 @@
 //! prediction for a time h ahead = level + trend * h                 requests/s; trend in requests/s per second
 //! ```
 //!
-//! The weights hold for a [`STEP`] and are converted to the time that has passed, so that the
-//! report interval does not change the prediction. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen by
+//! The weights apply to a [`STEP`] and are converted to the elapsed time, so that the report
+//! interval does not change the prediction. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen by
 //! simulating cases like those in the table, not from real traffic. Larger weights follow a wave
 //! better and amplify noise.
 //!
 //! Mean absolute error 30 s ahead, divided by that of the naive predictor (the last value stays),
-//! as the tests measure it:
+//! as measured by the tests:
 //!
 //! | case | ratio |
 //! |---|---|
@@ -24,15 +24,15 @@
 //! | wave of 10 minutes, 100 to 300 requests/s, with noise | 0.81 |
 //! | step from 100 to 200 requests/s, from 30 s before to 2 minutes after | 2.16 |
 //!
-//! The method is linear in `x`, so predictions of parts add up. That of a shrinking part may be
+//! The method is linear in `x`, so predictions of parts add up. One of a shrinking part may be
 //! below 0; only the sum may be cut at 0.
 //!
 //! Cold start: the first observation is the level, and the trend is 0. Cost: two powers per
 //! observation.
 //!
 //! After a step it is worse than the naive predictor, which is right at once. This one takes the
-//! step for a slope, overshoots (to 248 for a step from 100 to 200) and stays within 5% after 110
-//! s. Scaling on it adds too much for a minute or two, so an autoscaler should cap what it adds at
+//! step for a slope, overshoots (to 248 for a step from 100 to 200) and is within 5% after 110 s.
+//! Scaling on it adds too much for a minute or two, so an autoscaler should limit what it adds at
 //! once.
 //!
 //! Rejected: damping the trend (factor 0.9 a step). The overshoot is smaller (peak 220), but the
@@ -45,7 +45,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time for which the weights are stated.
+/// The time to which the weights apply.
 pub const STEP: Duration = Duration::from_secs(5);
 /// Weight of a new observation in the level, per [`STEP`].
 pub const LEVEL: f64 = 0.3;
@@ -66,7 +66,7 @@ impl Holt {
         Self { level: rate, trend: 0.0, at: now }
     }
 
-    /// Adds an observation, in requests per second; one at the same instant as the last changes
+    /// Adds an observation, in requests per second. A second one at the same instant changes
     /// nothing.
     pub fn observe(&mut self, rate: f64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
@@ -110,7 +110,7 @@ mod tests {
         rates.iter().map(predict).collect()
     }
 
-    /// Mean absolute error of the predictions made in steps `made`, divided by that of the naive
+    /// Mean absolute error of the predictions from the steps `made`, divided by that of the naive
     /// predictor, which predicts the last value.
     fn error_ratio(case: &str, rates: &[f64], made: std::ops::Range<usize>) -> f64 {
         let ours = predictions(rates);

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest time that the poll of a proxy that serves something is held: `1s` to `60s`, default
-/// `5s`.
+/// The longest time for which the poll of a proxy that serves something is held: `1s` to `60s`,
+/// default `5s`.
 ///
-/// Why 5 s: autoscalers look every 15 to 30 s, and 1,000 proxies then send 200 small requests a
+/// Why 5 s: autoscalers look every 15 to 30 s, and 1,000 proxies send only 200 small requests a
 /// second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportInterval(Duration);
@@ -20,8 +20,8 @@ impl ReportInterval {
         self.0
     }
 
-    /// When the wall clock next shows a multiple of the interval since 1970: about the same moment
-    /// at every replica.
+    /// The next moment at which the wall clock is a multiple of the interval since 1970: about the
+    /// same at every replica.
     pub fn next(self, clock: &Clock, now: Instant) -> Instant {
         let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         now + Duration::from_millis(millis - clock.unix_millis() % millis)

@@ -10,7 +10,7 @@ use super::totals::Totals;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// The most services whose load is kept. Each is the value of a label on some ten metrics.
+/// The most services whose load is kept. Each is a label value on some ten metrics.
 pub const MAX_SERVICES: usize = 1_000;
 
 /// The last reports of each service.
@@ -31,8 +31,8 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// No reports yet. Proxies report every `interval`; arrival rates are observed as often, from
-    /// `first` on.
+    /// No reports yet. Proxies report every `interval`; arrival rates are observed as often,
+    /// starting at `first`.
     pub fn new(interval: ReportInterval, first: Instant) -> Self {
         Self { interval, ticks: Ticks::new(first, interval.get()), services: BTreeMap::new(), dropped: 0 }
     }
@@ -59,9 +59,8 @@ impl Loads {
         }
     }
 
-    /// Adds a report to the totals because its poll is being answered: no other replica will count
-    /// it. `in_force` is asked again, because a service may have come into force since the report
-    /// came.
+    /// Adds a report to the totals when its poll is answered: no other replica will count it. Calls
+    /// `in_force` again, because a service may have come into force since the report came.
     pub fn count(&mut self, report: Report<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
         for load in report.load {
             if let Some(service) = self.service(&load.service, &in_force, now) {
@@ -70,7 +69,7 @@ impl Loads {
         }
     }
 
-    /// The load of a service that is in force, unless there are too many services.
+    /// The load of a service in force; `None` also if there are too many.
     fn service(&mut self, name: &str, in_force: impl Fn(&str) -> bool, now: Instant) -> Option<&mut Service> {
         let is_known = self.services.contains_key(name);
         if !in_force(name) || (!is_known && self.services.len() >= MAX_SERVICES) {
@@ -79,8 +78,8 @@ impl Loads {
         Some(self.services.entry(name.to_owned()).or_insert_with(|| Service::new(now)))
     }
 
-    /// Feeds each predictor the arrival rate of the last tick, unless it has it already. Must be
-    /// called at least once between two ticks.
+    /// Feeds each predictor the arrival rate of the last tick, once. Must be called at least once
+    /// between two ticks.
     pub fn observe(&mut self, counts: impl Fn(&str, Instant) -> bool, now: Instant) {
         let Self { interval, ticks, services, .. } = self;
         let counting = Counting { counts, interval: *interval, ticks };
@@ -99,12 +98,12 @@ impl Loads {
         self.services.retain(|name, _| in_force(name));
     }
 
-    /// The signals of a service; `None` if nobody has reported it.
+    /// The signals of a service; `None` if nobody has reported on it.
     pub fn signals(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Option<Signals> {
         Some(self.services.get(service)?.signals(&self.counting(counts), now))
     }
 
-    /// Signals and totals of all services that were ever reported, by name.
+    /// Signals and totals of all services ever reported, by name.
     pub fn all(&self, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> BTreeMap<String, (Signals, Totals)> {
         let counting = self.counting(counts);
         let of =
@@ -122,13 +121,12 @@ impl Loads {
         self.services.get(service).map(|service| service.servers(&counts, now)).unwrap_or_default()
     }
 
-    /// Whether no server of a service was heard of for a minute.
+    /// Whether no server of a service was heard for a minute.
     pub fn is_silent(&self, service: &str, now: Instant) -> bool {
         self.services.get(service).is_some_and(|service| service.is_silent(now))
     }
 
-    /// Reports that were dropped because the service is not in force or there are too many
-    /// services.
+    /// Reports dropped because the service is not in force or there are too many services.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -15,35 +15,35 @@
 //! prediction     the arrival rate HORIZON ahead                          Holt's method, see `Holt`
 //! ```
 //!
-//! A proxy reports in `arrived` how many requests have arrived since its last report that a replica
-//! counted, not since its start. Each server has a span of its own, see `rates`.
+//! The counter `arrived` has the requests since the proxy's last report that a replica counted, not
+//! since its start. Each server has a span of its own, see `rates`.
 //!
-//! A value that is not known is absent, never 0, NaN or infinite: an autoscaler must then hold
-//! still instead of scaling to nothing. A new server counts with 0 arrivals until it is measured,
-//! but at once with the mean service rate, so that utilisation falls when it joins. For a service
-//! without any reports yet (above all after a restart of the control plane) there is no arrival
-//! rate for an interval, and then until every server was measured once, or for [`KEEP_INTERVALS`]
-//! intervals: a partial sum would look like a collapse, and its completion like a surge. Afterwards
-//! a replica that counts no server for a while reports 0, which is its part. A replica that has
-//! heard of no server for a minute reports nothing.
+//! An unknown value is absent, never 0, NaN or infinite: an autoscaler must then hold still instead
+//! of scaling to nothing. A new server counts with 0 arrivals until it is measured, but at once
+//! with the mean service rate, so utilisation falls when it joins. A service without reports, above
+//! all after a restart of the control plane, has no arrival rate for an interval. The rate stays
+//! absent until every server was measured once, or for [`KEEP_INTERVALS`] intervals: a partial sum
+//! would look like a collapse, and its completion like a surge. Afterwards a replica that counts no
+//! server for a while reports 0 as its part. One that has heard no server for a minute reports
+//! nothing.
 //!
 //! With several replicas, sum these values over the replicas, and take ratios of the sums. The
 //! prediction is linear in the arrival rates, and all replicas observe them at the same moments
-//! ([`ReportInterval::next`]), so the sum of the predictions is the prediction of the sum. When a
+//! ([`ReportInterval::next`]), so the predictions add up to the prediction of the sum. When a
 //! replica ends, its part moves to the others as a step.
 //!
-//! Limits: requests that a server rejects are neither in flight nor answered, so under overload
-//! with a capacity limit the arrival rate is that of the admitted requests. A server that died
-//! without ending its connection counts until its poll is over and 6 s more, while others have
-//! taken over its requests.
+//! Limits: rejected requests are neither in flight nor answered. Under overload with a capacity
+//! limit, the arrival rate is therefore that of admitted requests. A server that died without
+//! closing its connection counts until its poll is over and 6 s more, although others have taken
+//! over its requests.
 //!
-//! Cost: a report takes some look-ups; once per interval and service there is one pass over its
-//! servers. Bounds: only services in force are kept, at most [`MAX_SERVICES`]; reports of others
-//! are counted and dropped, because names come from outside.
+//! Cost: a report takes some look-ups; one pass per interval and service covers its servers.
+//! Bounds: only services in force are kept, at most [`MAX_SERVICES`]. Reports of others are counted
+//! and dropped, because names come from outside.
 //!
 //! Reference: Mu, section 4.3.1 and Table 4.1 (`C_cur`, `IR_cur`, `IR_pre`, `Cap_e`).
 //! Deviations: 1. arrivals are counted at the servers, not at one ingress, so that sidecars and
-//! several gateways are covered too; 2. the predictor, see [`Holt`].
+//! several gateways are covered as well; 2. the predictor, see [`Holt`].
 
 mod events;
 mod holt;

@@ -1,22 +1,21 @@
 //! Rates at one server, from the counts of its reports.
 //!
-//! A proxy reports what has happened since its last report that a replica counted, and the time
-//! that this took. So it needs no clock of ours, and this replica need not know its reports to
-//! other replicas:
+//! A proxy reports what has happened since its last report that a replica counted, and over what
+//! time. It needs no clock of ours, and this replica need not know its reports to other replicas:
 //!
 //! ```text
 //! rate = sum of counts / sum of spans        events/s, over the reports that came here
 //! ```
 //!
 //! The sums grow until the spans are long enough: half a report interval, or a tenth for the first
-//! rate. So the first report can give a rate already. A report that came twice, because its answer
-//! was lost, is in both sums twice. A report without a span, as a proxy's first one, gives no rate.
-//! A rate above [`MAX_RATE`] is not believed: the last rates stand, and counting starts anew.
+//! rate. The first report can thus give a rate. A report that came twice, because its answer was
+//! lost, is in both sums twice. A report without a span, such as a proxy's first, gives no rate. A
+//! rate above [`MAX_RATE`] is not believed: the last rates stay, and counting restarts.
 
 use std::time::Duration;
 
-/// The most requests per second that one Envoy can take in: fifty times what the fastest machines
-/// do.
+/// The most requests per second that one Envoy can take in: fifty times the rate of the fastest
+/// machines.
 const MAX_RATE: f64 = 1e7;
 
 /// The rates of `N` kinds of events.
@@ -34,8 +33,8 @@ impl<const N: usize> Default for Rates<N> {
 }
 
 impl<const N: usize> Rates<N> {
-    /// Adds what was counted in `span`. `least` is the shortest time that makes a rate; a fifth of
-    /// it is enough for the first one.
+    /// Adds what was counted in `span`. A rate needs at least `least`, the first one only a fifth
+    /// of it.
     pub fn hear(&mut self, counts: [u64; N], span: Option<Duration>, least: Duration) {
         let Some(span) = span else { return };
         for (sum, count) in self.counts.iter_mut().zip(counts) {

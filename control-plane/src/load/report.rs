@@ -10,7 +10,7 @@ pub struct Report<'a> {
     pub proxy: &'a str,
     /// Its load, for each service.
     pub load: &'a [ServiceLoad],
-    /// The time that its counters cover: since the report that was counted last, at any replica;
-    /// `None`: since the start of the proxy, at a time that is not known.
+    /// The time that its counters cover: since the last report that any replica counted; `None`:
+    /// since the start of the proxy, which is unknown.
     pub span: Option<Duration>,
 }

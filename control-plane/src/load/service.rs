@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A server that does not count here is kept for this many report intervals, because it may come
+/// A server that no longer counts here is kept for this many report intervals, because it may come
 /// back.
 pub const KEEP_INTERVALS: u32 = 3;
-/// If no server of a service was heard of for this long, all are gone or poll other replicas.
+/// If no server of a service was heard for this long, all are gone or poll other replicas.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
-/// How far ahead the arrival rate is predicted: about as long as an autoscaler takes to look (15 s)
-/// and a server to start.
+/// How far ahead the arrival rate is predicted: about the time until an autoscaler looks (15 s) and
+/// a server has started.
 pub const HORIZON: Duration = Duration::from_secs(30);
 /// The smallest service rate used as a divisor, in requests per second: about one request in twelve
 /// days.
@@ -28,13 +28,13 @@ const LEAST_SERVICE_RATE: f64 = 1e-6;
 #[derive(Debug)]
 pub struct Service {
     servers: BTreeMap<String, Server>,
-    /// When the first server was heard of.
+    /// When the first server was heard.
     since: Instant,
     /// Whether the sum of the arrival rates covers all servers.
     complete: bool,
     /// The last tick that [`observe`](Self::observe) has handled.
     looked: Instant,
-    /// When any server was last heard of.
+    /// When any server was last heard.
     heard: Instant,
     trend: Option<Holt>,
     totals: Totals,
@@ -42,7 +42,7 @@ pub struct Service {
 
 /// Which proxies count at this replica, and the report interval.
 pub struct Counting<'a, F> {
-    /// Whether a proxy counts here at a moment, which is now or shortly before.
+    /// Whether a proxy counts here at a moment: now or shortly before.
     pub counts: F,
     pub interval: ReportInterval,
     pub ticks: &'a Ticks,
@@ -63,13 +63,13 @@ struct Server {
 pub struct ServerLoad {
     /// The proxy in front of it.
     pub proxy: String,
-    /// When it was heard of.
+    /// When it was last heard.
     pub seen: Instant,
     /// Requests in flight, waiting ones included.
     pub in_flight: u64,
     /// The capacity in force, in requests; `None`: no limit.
     pub capacity: Option<u32>,
-    /// What it finishes when busy, in requests per second, if it reported that.
+    /// The rate at which it finishes requests when busy, per second, if reported.
     pub service_rate: Option<f64>,
     /// The rates of events at it, once they are measured.
     pub events: Option<EventRates>,
@@ -131,7 +131,7 @@ impl Service {
         self.servers.remove(proxy);
     }
 
-    /// Adds a report to the totals; its poll is being answered.
+    /// Adds a report to the totals when its poll is answered.
     pub fn count(&mut self, load: &ServiceLoad) {
         self.totals.count(load);
     }
@@ -141,15 +141,15 @@ impl Service {
         self.totals
     }
 
-    /// Whether no server was heard of for a while.
+    /// Whether no server was heard for a while.
     pub fn is_silent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) >= SILENT_AFTER
     }
 
-    /// At a new tick, drops silent servers and feeds the predictor the arrival rate of that tick.
-    /// Not at each report, because it takes a pass over all servers. All replicas do this at the
-    /// same ticks: they observe parts of the same sum, so what moves between them cancels in the
-    /// sum of their predictions.
+    /// At a new tick, drops silent servers and feeds the predictor that tick's arrival rate. Not at
+    /// each report, because it takes a pass over all servers. All replicas do this at the same
+    /// ticks: they observe parts of the same sum, so what moves between them cancels in the sum of
+    /// their predictions.
     pub fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
         let Some(tick) = counting.ticks.last(now).filter(|tick| *tick > self.looked) else { return };
         self.looked = tick;
@@ -168,7 +168,7 @@ impl Service {
         }
     }
 
-    /// The signals at `now`. The moment only decides which servers count.
+    /// The signals at `now`, which only decides which servers count.
     pub fn signals<F: Fn(&str, Instant) -> bool>(&self, counting: &Counting<'_, F>, now: Instant) -> Signals {
         let (interval, counts) = (counting.interval, &counting.counts);
         let counted: Vec<&Server> = self.counted(counts, now).map(|(_, server)| server).collect();
@@ -194,8 +194,7 @@ impl Service {
         }
     }
 
-    /// The sum of the events over the servers that count here and were measured; `None` if there is
-    /// none.
+    /// The sum of the events over the measured servers that count here; `None` without any.
     pub fn events(&self, counts: &impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
         self.counted(counts, now).filter_map(|(_, server)| server.events()).reduce(|mut sum, rates| {
             sum += rates;
@@ -224,9 +223,8 @@ impl Service {
         self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
     }
 
-    /// Requests per second over the servers that count here; `None` as long as the sum would be
-    /// partial or nothing is known. Where no server counts it is 0, unless new servers have to be
-    /// measured first.
+    /// Requests per second over the servers that count here; `None` while the sum would be partial
+    /// or nothing is known. 0 if no server counts, unless new servers must be measured first.
     fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>, now: Instant) -> Option<f64> {
         let rates: Vec<f64> = counted.filter_map(|server| server.arrival_rate()).collect();
         let known = self.complete && !self.is_silent(now);

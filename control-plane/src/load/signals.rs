@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 pub struct Signals {
     /// Servers that count at this replica.
     pub servers: usize,
-    /// Those of them that reported a service rate.
+    /// How many of them reported a service rate.
     pub servers_with_service_rate: usize,
     /// Requests in flight, waiting ones included, over all servers.
     pub demand_requests: u64,
@@ -17,8 +17,8 @@ pub struct Signals {
     pub capacity_requests: Option<u64>,
     /// Requests per second that the servers took in, over about the last report interval.
     pub arrival_rate_per_second: Option<f64>,
-    /// Requests per second that the servers finish when all are busy. A server without a rate of
-    /// its own counts as the mean of the others.
+    /// Requests per second that the servers finish when all are busy. A server without its own rate
+    /// counts as the mean of the others.
     pub service_rate_per_second: Option<f64>,
     /// The spread of the service rates over the servers.
     pub service_rate_per_server: Option<Spread>,
@@ -26,8 +26,8 @@ pub struct Signals {
     pub utilisation_ratio: Option<f64>,
     /// The arrival rate predicted for
     /// [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per
-    /// second. It is this replica's part, which may be below 0 so that the sum over the replicas is
-    /// right. In JSON it is at least 0.
+    /// second. This replica's part may be below 0 so that the sum over the replicas is right. In
+    /// JSON it is at least 0.
     #[serde(serialize_with = "at_least_0")]
     pub predicted_arrival_rate_per_second: Option<f64>,
     /// How far the prediction looks ahead, in seconds.
@@ -42,11 +42,11 @@ fn at_least_0<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok,
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// The slowest server's.
+    /// The rate of the slowest server.
     pub min_per_second: f64,
-    /// Their mean.
+    /// The mean of these rates.
     pub mean_per_second: f64,
-    /// The fastest server's.
+    /// The rate of the fastest server.
     pub max_per_second: f64,
 }
 

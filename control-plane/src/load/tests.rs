@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Loads with a report interval of 5 s, and the time. Servers count for three intervals after each
-/// report.
+/// Loads with a report interval of 5 s, and their clock. A server counts for three intervals after
+/// each report.
 struct World {
     loads: Loads,
     start: Instant,
     heard: BTreeMap<String, Instant>,
-    /// When each proxy reported last, and what had arrived there by then.
+    /// When each proxy last reported, and its arrivals until then.
     arrived: BTreeMap<String, (Instant, u64)>,
 }
 
@@ -31,8 +31,8 @@ impl World {
         self.start + Duration::from_millis(millis)
     }
 
-    /// `proxy` reports of service a, of which so many requests have departed since it started. When
-    /// it starts, it does not know since when it counts.
+    /// `proxy` reports on service a: `departed` requests since the proxy's start. Its first report
+    /// has no span.
     fn report(&mut self, millis: u64, proxy: &str, departed: u64, in_flight: u64, service_rate: Option<f64>) {
         let (now, all) = (self.at(millis), departed + in_flight);
         let before = self.arrived.insert(proxy.to_owned(), (now, all));
@@ -180,7 +180,7 @@ fn drops_servers_that_are_silent_for_three_intervals() {
     assert!(is_close(world.arrivals(60_000), 10.0));
     let silent = world.signals(120_000);
     assert_eq!((silent.arrival_rate_per_second, silent.predicted_arrival_rate_per_second), (None, None));
-    // The rate may have changed meanwhile.
+    // The rate may have changed during the silence.
     world.report(125_000, "p1", 1_900, 2, None);
     assert_eq!((world.signals(125_000).servers, world.arrivals(125_000)), (1, None));
     world.report(130_000, "p1", 2_000, 2, None);
@@ -239,8 +239,8 @@ fn bounds_the_number_of_services_that_reports_can_name() {
     assert_eq!(world.loads.all(|_, _| true, start).len(), 1);
 }
 
-/// 200 servers whose rates jump at 300 s. Each is counted by one of `replicas` at random, and every
-/// 7 s by another one.
+/// 200 servers whose rates jump at 300 s. One of `replicas` counts each, at random, and every 7 s
+/// another one does.
 fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
     let (start, mut rng) = (Instant::now(), fastrand::Rng::with_seed(5));
     let at = |millis| start + Duration::from_millis(millis);

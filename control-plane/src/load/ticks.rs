@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Moments at equal distances, from a first one on.
+/// Moments at equal distances from a first one.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticks {
     first: Instant,
@@ -16,7 +16,7 @@ impl Ticks {
         Self { first, every: every.max(Duration::from_millis(1)) }
     }
 
-    /// The last tick until `now`; `None` before the first.
+    /// The last tick up to `now`; `None` before the first.
     pub fn last(&self, now: Instant) -> Option<Instant> {
         let since = now.checked_duration_since(self.first)?.as_millis();
         let every = self.every.as_millis();

@@ -1,10 +1,10 @@
 //! The events at a service, as counters that only grow.
 //!
-//! They start at 0 when this replica starts, and again when a service that had left the
-//! configuration comes back. A service without servers keeps them as long as it is in force.
+//! They start at 0 when this replica starts, and again when a service returns to the configuration.
+//! A service without servers keeps them while it is in force.
 //!
-//! Each event is in the counters of exactly one replica: the one that answered the poll that
-//! reported it.
+//! Each event is in the counters of exactly one replica: the one that answered the poll reporting
+//! it.
 
 use super::events::counters;
 use bloc_policy::sync::ServiceLoad;
@@ -14,15 +14,15 @@ use bloc_policy::sync::ServiceLoad;
 pub struct Totals {
     /// Requests that the servers took in.
     pub arrivals: u64,
-    /// Answers of the application.
+    /// Responses of the application.
     pub departures: u64,
-    /// Those of them from a server that had been busy all the time.
+    /// Departures from a server that had been busy all the time.
     pub confident: u64,
-    /// Answers with a chip.
+    /// Responses with a chip.
     pub chips_granted: u64,
-    /// Answers without one.
+    /// Responses without a chip.
     pub chips_withheld: u64,
-    /// Requests rejected for the capacity.
+    /// Requests rejected for capacity.
     pub rejected_capacity: u64,
     /// Requests rejected for their bid.
     pub rejected_bid: u64,
@@ -31,7 +31,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds what happened since the report before.
+    /// Adds what happened since the last report.
     pub fn count(&mut self, load: &ServiceLoad) {
         let [arrivals, departures, confident, granted, withheld, capacity, bid, deadline] = counters(load);
         for (sum, grown) in [

@@ -1,10 +1,10 @@
 //! Latencies as classic Prometheus histograms, and the calls of each edge.
 //!
-//! Cardinality, for 50 services with 200 edges: two histograms of 15 series for each service, two
-//! counters for each edge and for `other`: 1,902 series. Services are bounded by
-//! [`MAX_SERVICES`](crate::load::MAX_SERVICES), edges by [`MAX_NAMED`](crate::latency::MAX_NAMED).
-//! The bounds are bounds of the buckets that proxies report, an octave apart where most services
-//! are. Executions, dispersion and the latencies of edges are only on the page.
+//! Cardinality for 50 services with 200 edges: two histograms of 15 series for each service, two
+//! counters for each edge and for `other`: 1,902 series. Limits:
+//! [`MAX_SERVICES`](crate::load::MAX_SERVICES), [`MAX_NAMED`](crate::latency::MAX_NAMED). The
+//! bounds are bounds of the reports' buckets, an octave apart where most services are. Only the
+//! page has executions, dispersion and edge latencies.
 
 use crate::latency::{EdgeTotals, ServiceTotals};
 use bloc_policy::latency::Histogram;
@@ -55,8 +55,8 @@ impl Collector for LatencyMetrics {
         }
         type Count = fn(&bloc_policy::latency::Calls) -> u64;
         let counters: [(&str, &str, Count); 2] = [
-            ("bloc_calls", "Requests to a service, by the caller that its certificate names", |calls| calls.requests),
-            ("bloc_calls_unserved", "Those that failed, or were rejected or refused in the end", |calls| {
+            ("bloc_calls", "Requests to a service, by the caller named in the certificate", |calls| calls.requests),
+            ("bloc_calls_unserved", "Requests that failed, or were rejected or refused in the end", |calls| {
                 calls.failed.saturating_add(calls.exhausted).saturating_add(calls.refused)
             }),
         ];
@@ -72,7 +72,7 @@ impl Collector for LatencyMetrics {
     }
 }
 
-/// The counts within each bound, and beyond all.
+/// The counts within each bound, and above all bounds.
 fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let mut below = 0;
     let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);

@@ -1,9 +1,9 @@
 //! The signals for scaling as gauges with the label `service`, and the events at the servers as
 //! counters.
 //!
-//! The registry is made anew for each scrape, so that a service or value that is gone leaves no
-//! last value behind. A value that is not known has no series. Cardinality: up to 17 series for
-//! each of the at most 1,000 services that `Loads` keeps.
+//! Each scrape builds a new registry, so that a removed service or value leaves no stale value. An
+//! unknown value has no series. Cardinality: up to 17 series for each of the at most 1,000 services
+//! that `Loads` keeps.
 
 use crate::load::{Signals, Totals};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
 type Value = fn(&Signals) -> Option<f64>;
-/// A counter of a service; if it has a further label, one of its values.
+/// A counter of a service, with the label and value that select it, if any.
 type Count = (Option<(&'static str, &'static str)>, fn(&Totals) -> u64);
 
 /// Name, help and value of the gauges that have one series for each service.
@@ -36,7 +36,7 @@ const COUNTERS: &[(&str, &str, &[Count])] = &[
     ("bloc_service_departures", "Requests that the servers answered", &[(None, |t| t.departures)]),
     (
         "bloc_service_confident_departures",
-        "Answers of servers that had been busy all the time",
+        "Responses of servers that were busy all the time",
         &[(None, |t| t.confident)],
     ),
     (

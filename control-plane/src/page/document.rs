@@ -1,7 +1,7 @@
-//! The page as one document: HTML that contains its style and script, with a
-//! Content-Security-Policy that allows only these two, by their digests.
+//! The page as one document: HTML with its style and script. Its Content-Security-Policy allows
+//! only these two, by their digests.
 //!
-//! Names of services and proxies come from outside. The script shows them as text only. If that
+//! Names of services and proxies come from outside. The script shows them only as text. If that
 //! ever failed, the policy would keep them from running, loading or sending anything.
 
 use axum::body::Bytes;

@@ -1,5 +1,5 @@
-//! `GET /v1/status`: the status of all services. They are filtered, sorted and limited here, so
-//! that the page gets only the lines that it shows.
+//! `GET /v1/status`: the status of all services. Lines are filtered, sorted and limited here, so
+//! that the page gets only those it shows.
 
 use super::samples::{Samples, Sparklines};
 use crate::agents::cpu::AppView;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const MAX_LINES: usize = 1_000;
 /// The most edges in a response.
 const MAX_EDGES: usize = 50;
-/// The most services in trouble that are listed apart from the lines.
+/// The most services in trouble listed apart from the lines.
 const MAX_TROUBLED: usize = 10;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Query {
     pub sort: Sort,
     /// The number of lines; default 100, at most 1,000.
     pub limit: usize,
-    /// Whether the lines contain their last 15 minutes.
+    /// Whether the lines contain the last 15 minutes.
     pub sparklines: bool,
 }
 
@@ -36,7 +36,7 @@ impl Default for Query {
     }
 }
 
-/// The order of the lines; equal services are ordered by name.
+/// The order of the lines; ties are ordered by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sort {
@@ -65,10 +65,10 @@ pub struct Glance<'a> {
     proxies: ProxyCounts,
     stale: &'a [SenderStatus],
     modules: &'a Modules,
-    /// The heaviest edges of the call graph, and how many there are.
+    /// The heaviest edges of the call graph, and the number of all.
     edges: &'a [EdgeView],
     edge_count: usize,
-    /// Applications whose CPU node agents manage, and how many there are.
+    /// Applications whose CPU node agents manage, and the number of all.
     apps: &'a [AppView],
     app_count: usize,
     /// The number of services in each condition.

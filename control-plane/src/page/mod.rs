@@ -1,8 +1,8 @@
 //! The page at `/`: problems, all services, and the last changes and refusals; and the read-only
 //! JSON behind it.
 //!
-//! This module shows what the store knows, and changes nothing in it. `assets` holds the HTML, the
-//! style and the scripts of the page, which `document` puts together; no data belongs there.
+//! This module shows what the store knows, and changes nothing there. `assets` holds the HTML,
+//! style and scripts of the page, which `document` assembles; no data belongs there.
 //!
 //! | request | answer |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `GET /v1/status/services/{name}` | one service with its servers, senders and the last 15 minutes; 404 if it does not exist |
 //! | `GET /v1/status/history` | changes and refusals, the latest first |
 //!
-//! Each response has an `ETag`; the page asks every 2 s and gets 304 if nothing is different. A
+//! Each response has an `ETag`; the page asks every 2 s and gets 304 if nothing has changed. A
 //! status takes a pass over all servers, so it is computed at most once a second, however many
 //! people look. Every 10 s each service is sampled for the sparklines.
 //!
@@ -41,7 +41,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// How often each service is sampled. With [`samples::KEPT`] samples the sparklines show 15
 /// minutes.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// How old a status may be to be used again.
+/// The age up to which a status is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
 struct Page {
@@ -53,8 +53,8 @@ struct Page {
     samples: Mutex<Samples>,
 }
 
-/// The routes of the page. Samples are taken every `sample_every` from now on, until the routes are
-/// dropped. Must be called inside a tokio runtime.
+/// The routes of the page. Samples are taken every `sample_every` until the routes are dropped.
+/// Must be called inside a tokio runtime.
 pub fn routes<S: Clone + Send + Sync + 'static>(store: Store, sample_every: Duration) -> Router<S> {
     let page = Arc::new(Page {
         store,
@@ -142,7 +142,6 @@ fn answer(value: &impl Serialize, headers: &HeaderMap) -> Response {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic these values are still valid: they are only shown, and replaced by the next
-    // ones.
+    // A panic leaves these values valid: they are only shown, and the next ones replace them.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The parameters of a service that are in force, as a list for people: every parameter, with its
-//! default if it was not written.
+//! The parameters in force of a service, as a list for people: every parameter, with its default if
+//! it was not written.
 
 use bloc_policy::config::{CapacityParameters, ServiceParameters, ServiceSpec};
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
             format!("{per_core} requests per core, at most {}", limit.get())
         }
         CapacityParameters::Average(interval) => format!("average, every {}", duration(interval)),
-        CapacityParameters::Slo(slo) => format!("what is finished within {}", duration(slo)),
+        CapacityParameters::Slo(slo) => format!("as many as finish within {}", duration(slo)),
     };
     let concurrency = parameters.concurrency().map(|places| format!("{} requests", places.get()));
     let hold = if parameters.hold() { "in the sidecar" } else { "in the application" };
@@ -64,8 +64,8 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     ]
 }
 
-/// The addresses in the spec, those by port with the port in front; `None` if the endpoints are
-/// learned from responses.
+/// The addresses in the spec, with the port in front if they are by port; `None` if the endpoints
+/// are learned from responses.
 pub fn addresses(spec: &ServiceSpec) -> Option<Vec<String>> {
     let by_port = spec.endpoints_by_port.iter();
     let by_port =
@@ -97,7 +97,7 @@ mod tests {
         let value = |name: &str| list.iter().find(|p| p.name == name).unwrap().value.clone();
         assert_eq!(
             [value("capacity"), value("hold"), value("sloGrace"), value("virtualServiceRetries")],
-            ["what is finished within 2s", "in the application", "10ms", "shop/checkout: 5"]
+            ["as many as finish within 2s", "in the application", "10ms", "shop/checkout: 5"]
         );
         // The list has as many parameters as the schema.
         let spec = serde_json::from_value::<ServiceSpec>(json!({"nonsense": 1})).unwrap_err().to_string();

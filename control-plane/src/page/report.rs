@@ -24,10 +24,10 @@ pub struct Report {
     server_count: usize,
     servers: Vec<Server>,
     sender_count: usize,
-    /// Stale ones first, those elsewhere last.
+    /// Stale ones first, those of other replicas last.
     sender_list: Vec<SenderStatus>,
     caller_count: usize,
-    /// The edges into it, the heaviest first.
+    /// Calls into it, the heaviest first.
     callers: Vec<EdgeView>,
     sample: u64,
     sample_seconds: f64,
@@ -58,7 +58,7 @@ struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ServerCondition {
-    /// It rejects requests for its capacity or their deadline.
+    /// It rejects requests for capacity or their deadline.
     Rejecting,
     /// It has as many requests as it may admit.
     Full,

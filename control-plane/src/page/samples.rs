@@ -1,14 +1,13 @@
 //! The last 15 minutes of each service, one sample every 10 s, for the sparklines.
 //!
-//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each reported service, of which there are at
-//! most 1,000: about 1 MB. The samples of a service that is removed are dropped; those of a silent
-//! service expire.
+//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each of at most 1,000 reported services:
+//! about 1 MB. The samples of a removed service are dropped; those of a silent service expire.
 
 use crate::store::ServiceStatus;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The samples of a service that are kept.
+/// The samples kept of a service.
 pub const KEPT: usize = 90;
 /// The numbers in a sample.
 const SERIES: usize = 3;
@@ -20,8 +19,8 @@ pub struct Samples {
     services: BTreeMap<String, VecDeque<[f32; SERIES]>>,
 }
 
-/// The samples of a service, the oldest first, rounded to three digits; `null` where a value was
-/// not known.
+/// The samples of a service, oldest first, rounded to three digits; `null` where a value was
+/// unknown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sparklines {
@@ -29,11 +28,11 @@ pub struct Sparklines {
     pub arrivals: Vec<Value>,
     /// Requests in flight.
     pub in_flight: Vec<Value>,
-    /// Requests per second that were rejected, for the capacity or for their deadline.
+    /// Requests per second rejected for capacity or for their deadline.
     pub rejected: Vec<Value>,
 }
 
-/// A number, or NaN if it is not known.
+/// A number, or NaN if unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value(f32);
 
@@ -80,7 +79,7 @@ impl Samples {
     }
 }
 
-/// Rounds to three digits: more cannot be seen in a sparkline, and this halves the response.
+/// Rounds to three digits: a sparkline cannot show more, and this halves the response.
 fn round(value: f64) -> f32 {
     if value == 0.0 {
         return 0.0;

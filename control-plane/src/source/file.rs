@@ -1,8 +1,8 @@
 //! Services from a YAML file, which is watched for changes.
 //!
-//! Every [`POLL`] the file is read, as in [`bloc_daemon::watched`]; two readings that count are
-//! [`SETTLE`] apart. That works for renames, swapped symlinks (a mounted ConfigMap) and network
-//! file systems alike. An idle control plane takes 0.3% of a core (debug build, a file of 1 KB).
+//! The file is read every [`POLL`], as in [`bloc_daemon::watched`]; two equal readings, [`SETTLE`]
+//! apart, are needed. This works alike for renames, swapped symlinks (a mounted ConfigMap) and
+//! network file systems. An idle control plane takes 0.3% of a core (debug build, a file of 1 KB).
 //!
 //! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
 
@@ -17,10 +17,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 /// The origin of refusals; there is only one file.
 const ORIGIN: &str = "file";
 const POLL: Duration = Duration::from_millis(250);
-/// How long the content must stay the same: longer than between an editor's truncation and its
-/// write.
+/// How long the content must stay the same: longer than the time between an editor's truncation and
+/// its write.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How many readings in a row may differ before the next poll has to try again.
+/// The most differing readings in a row before the next poll tries again.
 const MAX_READINGS: usize = 10;
 
 /// A services file.
@@ -59,7 +59,7 @@ impl FileSource {
         }
     }
 
-    /// What the file contains, if that differs from the last reading and is no longer changing.
+    /// The file's content, if it differs from the last reading and no longer changes.
     async fn next_reading(&mut self) -> Option<Result<Snapshot, String>> {
         for _ in 0..=MAX_READINGS {
             let path = self.file.path().to_owned();
@@ -123,7 +123,7 @@ mod tests {
         let (_directory, path, mut source) = open().await;
         let scribble = async {
             for i in 0_usize.. {
-                // By rename, because a read during a write would see another content.
+                // By rename, because a read during a write would see other content.
                 let beside = path.with_extension("new");
                 std::fs::write(&beside, format!("services: {{}} # {i}")).unwrap();
                 std::fs::rename(beside, &path).unwrap();

@@ -1,4 +1,4 @@
-//! The polls and reports of proxies whose pods are asked for, in virtual time.
+//! The polls and reports of proxies whose pods agents ask for, in virtual time.
 
 use super::tests::World;
 use super::*;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance};
 
 const SIDECAR: &str = "sidecar~10.0.0.1~checkout-0.shop~shop.svc.cluster.local";
 
-/// Asks for a pod of `shop`: how many requests it has answered, and in which time.
+/// Asks for a pod of `shop`: returns its number of responses, and the time that they took.
 fn ask(world: &World, pod: &str) -> (u64, f64) {
     let message = json!({"node": "n1", "asks": [{"namespace": "shop", "name": pod}]}).to_string();
     let answers = world.store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).unwrap();
@@ -26,7 +26,7 @@ fn poll(proxy: &str, version: &str, serves: &[&str]) -> SyncRequest {
     SyncRequest { proxy, version, services: vec!["a".into()], serves, ..SyncRequest::default() }
 }
 
-/// A poll that says that so many requests to `a` took a quarter of a second, each.
+/// A poll that reports `count` responses of `a`, of a quarter of a second each.
 fn report(version: &str, count: u64, last: Option<Last>) -> SyncRequest {
     let response = Histogram { sum_us: 250_000 * count, counts: vec![(80, count)] };
     let latency = Some(ServerLatency { response, ..ServerLatency::default() });

@@ -1,4 +1,4 @@
-//! The bytes that a proxy takes from its poll to the next one: an upper estimate.
+//! The bytes that a proxy takes between its polls: an upper estimate.
 //!
 //! bytes = PROXY + 5 × its id + its version
 //!       + for each name: USE, and NAME + its text unless the service is in force
@@ -7,21 +7,21 @@
 //!       + for each load: LOAD + its name, and for each service in force that it serves: SERVER + its id
 //!
 //! A name is charged in full to every proxy that uses it, although it is stored once. Otherwise the
-//! first proxy could leave, and the others would keep the name for less. Services in force are
-//! ours, and so are their names.
+//! first proxy could leave, and the others would pay less than the name takes. Services in force
+//! are ours, and so are their names.
 
 use super::poll::Poll;
 
-/// A held poll: connection with its read buffer, task, record, and map entries. Measured: 10,000
+/// A held poll: connection with its read buffer, task, record and map entries. Measured: 10,000
 /// proxies that call five services took 200 MB (`examples/scale`).
 const PROXY: usize = 18 << 10;
-/// A use of a name: 24 bytes in the subscription, and 16 in the index, which is half full.
+/// A use of a name: 24 bytes in the subscription, and 16 in the half-full index.
 const USE: usize = 56;
-/// A name: an allocation with its counts, and an entry in a table that is half full.
+/// A name: an allocation with its counts, and an entry in a half-full table.
 const NAME: usize = 112;
 /// A reported load in the record.
 const LOAD: usize = 312;
-/// A name in the record that is not shared, within a list.
+/// An unshared name in a list of the record.
 const UNREAD: usize = 48;
 /// Reported calls in the record.
 const CALL: usize = 128;

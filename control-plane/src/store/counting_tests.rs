@@ -1,4 +1,4 @@
-//! What two replicas count of a proxy that alternates between them, in virtual time.
+//! What two replicas count for a proxy that alternates between them, in virtual time.
 
 use super::*;
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ struct World {
     start: Instant,
     /// The replica that answered last, and when.
     last: Option<(String, Instant)>,
-    /// When the report that was counted last was sent.
+    /// When the last counted report was sent.
     reported: Option<Instant>,
 }
 
@@ -76,8 +76,7 @@ impl World {
         })
     }
 
-    /// The arrival rates and the predictions, in requests per second, of those replicas that have
-    /// them.
+    /// The arrival rates and predictions, in requests per second, of the replicas that have them.
     fn rates(&self) -> [Vec<f64>; 2] {
         let loads = self.replicas.each_ref().map(|store| store.service_report("a").unwrap().status.load);
         let loads = loads.iter().flatten();
@@ -115,13 +114,13 @@ async fn counts_an_alternating_proxy_and_each_of_its_events_once() {
     assert_eq!(world.shown(), [NONE, NONE], "it is gone");
 }
 
-/// One server that never stays away from a replica for longer than the replica keeps servers.
+/// A server that never leaves a replica for longer than the replica keeps servers.
 #[tokio::test(start_paused = true)]
 async fn rates_of_both_replicas_add_up_wherever_a_server_polls() {
     for sequence in ["0110110", "0111000111", "01101001100101101001"] {
         let mut world = World::new().await;
         let observing = world.replicas.each_ref().map(|store| tokio::spawn(Store::keep_observing(store.downgrade())));
-        // A new replica sees its part as a step in load; wait until the predictions have forgotten
+        // A new replica's part looks like a step in load; wait until the predictions have forgotten
         // it.
         for i in 0..60 {
             world.quiet(i % 2).await;
@@ -184,7 +183,7 @@ async fn one_replica_counts_a_lagging_proxy_as_stale_until_it_catches_up() {
         assert!(matches!(poll.await.unwrap(), Outcome::Changed(_)));
         world.answered(replica, asked);
         advance(Duration::from_secs(1)).await;
-        // It is stale after 10 s, at the replica that counts it.
+        // It is stale after 10 s at the replica that counts it.
         assert_eq!(stale(&world).iter().sum::<usize>(), usize::from(i >= 10), "after {} s", i + 1);
     }
     for _ in 0..3 {

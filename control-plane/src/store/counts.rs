@@ -1,4 +1,4 @@
-//! What the store says to the metrics.
+//! The store's numbers for the metrics.
 
 use super::decide::State;
 use super::modules::Tally;
@@ -21,21 +21,20 @@ pub struct Counts {
     pub polls_held: usize,
     /// Proxies that count at this replica.
     pub proxies_connected: usize,
-    /// Those of them that have not taken the state in force for a while.
+    /// How many of them have not taken the state in force for a while.
     pub proxies_stale: usize,
-    /// Those of them that lack a feature which their services use, for each such feature.
+    /// How many of them lack a feature which their services use, for each such feature.
     pub proxies_lacking: Vec<(Feature, usize)>,
-    /// Those of them that could not read the parameters of a service.
+    /// How many of them could not read the parameters of a service.
     pub proxies_unread: usize,
-    /// Contents of the source that were accepted since the start, and that were refused.
+    /// Contents of the source accepted since the start, and those refused.
     pub accepted: u64,
     pub rejected: u64,
-    /// Refusals that are not resolved yet.
+    /// Unresolved refusals.
     pub refused: usize,
-    /// Reports that were dropped because the service is not in force or there are too many
-    /// services.
+    /// Reports dropped because the service is not in force or there are too many services.
     pub load_reports_dropped: u64,
-    /// Node agents that were heard of lately.
+    /// Node agents heard lately.
     pub node_agents: usize,
     /// Pods whose response times agents ask for.
     pub node_agent_asks: usize,
@@ -50,7 +49,7 @@ impl Store {
         (inner.state.latencies.totals(), inner.state.latencies.edge_totals())
     }
 
-    /// Signals and totals of the services that were reported, by name; their number is bounded.
+    /// Signals and totals of the reported services, by name; their number is bounded.
     pub fn signals(&self) -> BTreeMap<String, (Signals, Totals)> {
         let (inner, now) = (self.lock(), Instant::now());
         let State { loads, proxies, .. } = &inner.state;

@@ -1,4 +1,4 @@
-//! What proxies are told of the CPU of their pods, in virtual time.
+//! What proxies are told about the CPU of their pods, in virtual time.
 
 use super::tests::World;
 use super::*;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance, timeout};
 
 const PROXY: &str = "sidecar~10.0.0.1~checkout-0.shop~shop.svc.cluster.local";
 
-/// A poll of the proxy of `checkout-0`, which has these cores.
+/// A poll of the proxy of `checkout-0`, which knows of these cores.
 fn request(version: &str, cpu: Option<f64>) -> SyncRequest {
     let (proxy, version) = (PROXY.to_owned(), version.to_owned());
     SyncRequest { proxy, version, cpu, services: vec!["a".into()], serves: vec!["a".into()], ..SyncRequest::default() }
@@ -42,7 +42,7 @@ async fn answer(task: JoinHandle<Outcome>) -> (Value, Instant) {
     (value, Instant::now())
 }
 
-/// The answer of a poll that must be over.
+/// The answer to a poll that must be over.
 async fn now(task: JoinHandle<Outcome>) -> Value {
     tokio::task::yield_now().await;
     assert!(task.is_finished(), "held");
@@ -55,14 +55,14 @@ fn hear(world: &World, pod: &str, cores: f64, seconds: f64) {
     assert_eq!(world.store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()), Some(Vec::new()));
 }
 
-/// A world in which the proxy has the state in force, and its version.
+/// A world whose proxy has the state in force, and its version.
 async fn world() -> (World, String) {
     let world = World::new("services: {a: {}}");
     let version = now(poll(&world, "", None).await).await["version"].as_str().unwrap().to_owned();
     (world, version)
 }
 
-/// Enough time for what is told next.
+/// Waits until a proxy may be told again.
 async fn wait() {
     advance(GAP).await;
 }

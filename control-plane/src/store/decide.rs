@@ -1,4 +1,4 @@
-//! The decisions of the store, without locks, waiting or I/O: time is handed in.
+//! The decisions of the store, without locks, waiting or I/O: time is passed in.
 //!
 //! A poll is answered or held. This is decided when it arrives and again whenever something
 //! changes:
@@ -7,16 +7,16 @@
 //! 2. If it presents the digest of its subscription in force, it is up to date, and held.
 //! 3. If its version has a greater stamp of a kind of object than we have read, we are behind: an
 //!    answer might take the proxy back to an older state. It is held until we have read as far, for
-//!    [`PATIENCE`] at most. Then it is answered all the same, because the version may be of another
-//!    history (a restored etcd) or made up. But if the source has told nothing of that kind since
-//!    the proxy came, we may be cut off. Then its state counts as unchanged.
+//!    at most [`PATIENCE`]. Then it is answered anyway, because the version may be of another
+//!    history (a restored etcd) or made up. But if the source has delivered nothing of that kind
+//!    since the proxy came, we may be cut off. Then its state counts as unchanged.
 //! 4. Otherwise it is answered, with the digest and the stamps.
 //!
-//! A poll that would be held is answered if there is news of the CPU of its proxy's pod
-//! ([`told`](crate::agents::cpu)). That says nothing of the state.
+//! A poll that would be held is answered if its proxy has outdated CPU values
+//! ([`told`](crate::agents::cpu)). That answer says nothing about the state.
 //!
-//! A proxy may ask any replica, and a lost answer is given again. Of a proxy is remembered only
-//! since when it knows more than we do.
+//! A proxy may ask any replica, and a lost answer is given again. Decisions need no memory of a
+//! proxy, except since when it has known more than we do.
 
 use super::charge;
 use super::outcome::{Answer, CpuAnswer, Outcome, StoreError};
@@ -40,7 +40,7 @@ const RECONNECTS_PER_SECOND: u64 = 1_000;
 /// The longest time over which they are spread, in seconds; meanwhile they miss changes.
 const MOST_SPREAD: u64 = 15;
 
-/// How long a proxy that knows more than we do waits for us to read as far. Watches lag by
+/// How long a proxy that knows more than we do waits for us to catch up. Watches lag by
 /// milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -48,8 +48,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub enum Arrival {
     /// It is answered at once.
     Answered(Outcome),
-    /// It is held until the receiver gets the reason to end it, or its wait is over; at this
-    /// moment, if there is one, it is to be decided on again.
+    /// It is held until the receiver gets the reason to end it, or its wait is over. At this
+    /// moment, if any, it must be decided again.
     Held(PollId, oneshot::Receiver<Wake>, Option<Instant>),
 }
 
@@ -117,12 +117,12 @@ impl State {
         }
     }
 
-    /// Decides again on the poll of `proxy` that was held as `id`, after something changed.
+    /// Decides again on the poll of `proxy` held as `id`, after something changed.
     pub fn resume(&mut self, proxy: &str, id: PollId, now: Instant) -> Arrival {
         if self.closing {
             return Arrival::Answered(Outcome::Closing { within: self.spread });
         }
-        // Nobody has woken it if it is only time to look again.
+        // If only the time to look again has come, nobody has woken it.
         self.polls.release(id);
         match self.proxies.get(proxy) {
             Some(record) if record.held == Some(id) => self.decide(proxy, now),
@@ -130,12 +130,12 @@ impl State {
         }
     }
 
-    /// Decides from the record of the proxy, which keeps everything that the poll said.
+    /// Decides from the proxy's record, which keeps everything in the poll.
     fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
         let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
         let (digest, current) = (self.digest_for(record), self.is_current(record));
         let mut lacks = Vec::new();
-        // Whether each of these kinds was told of after the proxy came.
+        // Whether each of these kinds was heard after the proxy came.
         let (since, mut told) = (record.ahead.unwrap_or(record.seen), true);
         for (kind, stamp) in self.lacks(record).filter(|_| !current) {
             lacks.push((kind.name, stamp));
@@ -166,7 +166,7 @@ impl State {
                 return Arrival::Answered(Outcome::Cpu(CpuAnswer { version, cpu }));
             }
             Some(_) => cpu.again(record),
-            // It is told with its first state.
+            // The first state will include it.
             None => None,
         };
         let again = again.into_iter().chain(ahead.map(|_| look)).min();
@@ -179,7 +179,7 @@ impl State {
         Arrival::Held(id, woken, again)
     }
 
-    /// The wait of the poll of `proxy` that was held as `id` is over.
+    /// The wait of the poll of `proxy` held as `id` is over.
     pub fn end_wait(&mut self, proxy: &str, id: PollId, now: Instant) -> Outcome {
         if self.closing {
             return Outcome::Closing { within: self.spread };
@@ -202,8 +202,8 @@ impl State {
         Version::new(self.catalog.digest(), &self.reach)
     }
 
-    /// Whether there is a newer state for a proxy than it has. If it has seen more of the source
-    /// than we have, it is not behind: we are.
+    /// Whether a newer state exists than the proxy has. If it has seen more of the source than we
+    /// have, it is not behind: we are.
     pub fn is_behind(&self, record: &Record) -> bool {
         self.catalog.is_published() && !self.is_current(record) && self.lacks(record).next().is_none()
     }
@@ -226,12 +226,12 @@ impl State {
         }
     }
 
-    /// The kinds that a proxy's version knows more of, each with the stamp that we lack.
+    /// The kinds in which a proxy's version is ahead, each with the stamp that we lack.
     fn lacks<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = (&'a Kind, u64)> {
         record.version.iter().flat_map(|version| self.reach.lacks(version))
     }
 
-    /// The poll of `proxy` that was held as `id` has ended, for whatever reason.
+    /// The poll of `proxy` held as `id` has ended, for whatever reason.
     pub fn leave(&mut self, proxy: &str, id: PollId, now: Instant) {
         self.polls.release(id);
         if let Some(record) = self.proxies.get_mut(proxy)
@@ -243,8 +243,8 @@ impl State {
         }
     }
 
-    /// Puts a snapshot in force, the state of the source at `reach`. Returns the names that changed
-    /// and the number of polls that were woken.
+    /// Puts a snapshot in force: the source's state at `reach`. Returns the names that changed and
+    /// the number of polls woken.
     pub fn publish(&mut self, snapshot: Snapshot, reach: Reach) -> (BTreeSet<String>, usize) {
         let first = !self.catalog.is_published();
         let changes = self.catalog.replace(snapshot);
@@ -258,7 +258,7 @@ impl State {
         self.polls.wake_subscribers(changes.iter().filter_map(|name| self.proxies.name_id(name)))
     }
 
-    /// The source has read on without a change. Returns the number of polls that were woken.
+    /// The source has read on without a change. Returns the number of polls woken.
     pub fn advance(&mut self, reach: Reach) -> usize {
         self.reach = reach;
         self.polls.wake_reached(&self.reach)
@@ -298,7 +298,7 @@ pub enum Wake {
 pub struct Polls {
     next: PollId,
     held: HashMap<PollId, Held>,
-    /// By the id of a name. One set for all names, because a set per name would take more memory
+    /// By the id of the name. One set for all names, because a set per name would take more memory
     /// than the names.
     subscribers: BTreeSet<(u64, PollId)>,
     /// Polls of proxies that know more of a kind than we do, by the kind and the stamp that we
@@ -316,12 +316,12 @@ struct Held {
     of_pod: Option<OfPod>,
 }
 
-/// The pod that a proxy is of, and the cores that it has.
+/// A proxy's pod, and the cores that the proxy knows of.
 #[derive(Clone, Debug)]
 pub struct OfPod {
     /// `POD.NAMESPACE`.
     pub pod: Arc<str>,
-    /// The cores; none: it knows of none.
+    /// The cores; none: unknown to the proxy.
     pub cores: Option<f64>,
 }
 
@@ -332,8 +332,8 @@ impl Polls {
     }
 
     /// Holds a poll; the receiver gets the reason why it ends. A caller that drops the receiver
-    /// must [`release`](Self::release) the id. `lacks`: it also waits until these stamps are
-    /// reached; `of_pod`: it also waits for news of the CPU of this pod.
+    /// must [`release`](Self::release) the id. `lacks`: the poll also waits until these stamps are
+    /// reached; `of_pod`: it also waits for the CPU of this pod to change.
     pub fn hold(
         &mut self,
         subscription: Arc<Subscription>,
@@ -350,7 +350,7 @@ impl Polls {
         (id, woken)
     }
 
-    /// Wakes the polls that subscribed to any of the names with these ids. Returns their number.
+    /// Wakes the polls that subscribed to any name with these ids. Returns their number.
     pub fn wake_subscribers(&mut self, names: impl IntoIterator<Item = u64>) -> usize {
         let of = |name| self.subscribers.range((name, 0)..=(name, PollId::MAX)).map(|(_, id)| *id);
         let ids: HashSet<PollId> = names.into_iter().flat_map(of).collect();
@@ -358,7 +358,7 @@ impl Polls {
         ids.len()
     }
 
-    /// Wakes the polls that wait for a stamp that is reached. Returns their number.
+    /// Wakes the polls whose stamp is now reached. Returns their number.
     pub fn wake_reached(&mut self, reach: &Reach) -> usize {
         let of = |kind: &Kind| self.behind.range((kind.name, 0, 0)..=(kind.name, kind.known, PollId::MAX));
         let ids: HashSet<PollId> = reach.0.iter().flat_map(of).map(|(.., id)| *id).collect();
@@ -366,7 +366,7 @@ impl Polls {
         ids.len()
     }
 
-    /// Wakes the polls of a pod's proxies whose cores are `news`.
+    /// Wakes the polls of a pod's proxies for whose cores `news` is true.
     pub fn wake_pod(&mut self, pod: &str, news: impl Fn(Option<f64>) -> bool) {
         let pod: Arc<str> = pod.into();
         let ids = self.of_pods.range((Arc::clone(&pod), 0)..=(pod, PollId::MAX)).map(|(_, id)| *id);
@@ -395,7 +395,7 @@ impl Polls {
         }
     }
 
-    /// Forgets a poll whose wait is over or whose client left.
+    /// Forgets a poll whose wait is over or whose client has left.
     pub fn release(&mut self, id: PollId) {
         self.take(id);
     }

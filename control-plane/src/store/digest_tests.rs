@@ -5,8 +5,7 @@ use crate::snapshot::Snapshot;
 use bloc_policy::config::ServiceSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each parameter with a value that is not its default, and with its default if that can be
-/// written.
+/// Each parameter with a value that is not its default, and its default if that can be written.
 const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("routing", "mu", Some("bloc")),
     ("retries", "4", Some("3")),
@@ -19,7 +18,7 @@ const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("headroom", "0.25", Some("0.8")),
     ("maxChips", "4", Some("10")),
     ("concurrency", "4", None),
-    // Means nothing without `concurrency`.
+    // No effect without `concurrency`.
     ("hold", "false", Some("true")),
     ("maxQueueWait", "4s", Some("15s")),
     ("bodyLimit", "4096", Some("1048576")),
@@ -44,7 +43,7 @@ fn the_list_of_parameters_is_complete() {
     assert_eq!(PARAMETERS.iter().map(|(name, ..)| *name).collect::<BTreeSet<_>>(), fields);
 }
 
-/// If this fails, every proxy is answered anew during an upgrade to this build. Independent of
+/// If this fails, every proxy gets a new answer during an upgrade to this build. Independent of
 /// [`PARAMETERS`]: a new parameter must not change these digests.
 #[test]
 fn digests_stay_the_same_across_builds() {

@@ -1,8 +1,8 @@
 //! The last changes and refusals, for people.
 //!
 //! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a
-//! bound, so that pods that come and go do not push out the edit that somebody looks for. An event
-//! describes at most [`MAX_NAMED`] services. Times are those of the wall clock.
+//! bound, so that the churn of pods does not push out the edit that somebody looks for. An event
+//! describes at most [`MAX_NAMED`] services. Times are wall-clock times.
 
 use crate::clock::rfc3339;
 use crate::snapshot::{Service, Snapshot};
@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Changes of parameters that are kept, and refusals.
+/// The changes of parameters kept, and the refusals.
 const MAX_EVENTS: usize = 100;
-/// Changes of endpoints only that are kept.
+/// The changes of endpoints only that are kept.
 const MAX_ENDPOINT_EVENTS: usize = 50;
 /// Services that one event describes.
 const MAX_NAMED: usize = 5;
-/// The most sources whose refusals are remembered as being in force.
+/// The most sources whose refusals in force are remembered.
 const MAX_REFUSED: usize = 100;
 /// The longest text of a refusal or a value that is kept, in characters.
 const MAX_TEXT: usize = 500;
@@ -42,7 +42,7 @@ pub enum EventKind {
 pub struct Event {
     /// Its number; grows.
     pub number: u64,
-    /// When it happened, or was repeated last (RFC 3339).
+    /// When it happened, or last repeated (RFC 3339).
     pub at: String,
     /// Its kind.
     pub kind: EventKind,
@@ -54,7 +54,7 @@ pub struct Event {
     pub times: u32,
     /// A refusal: whether good content has come from the same place since.
     pub resolved: bool,
-    /// A change: the version from which it is in force.
+    /// A change: the first version with it.
     pub version: Option<String>,
     /// A change: how many services changed.
     pub changed: usize,
@@ -145,7 +145,7 @@ impl History {
         if self.in_force.len() < MAX_REFUSED || self.in_force.contains_key(source) {
             self.in_force.insert(source.to_owned(), event.number);
         }
-        // One that is in force stays, however often others are refused and mended.
+        // A refusal in force stays, however often others are refused and fixed.
         if self.refusals.len() >= MAX_EVENTS {
             let oldest = self.refusals.iter().position(|event| event.resolved).unwrap_or(0);
             self.refusals.remove(oldest);
@@ -218,7 +218,7 @@ fn differences(before: Option<&ServiceSpec>, after: Option<&ServiceSpec>) -> Vec
         let (old, new) = (set(before), set(after));
         let (come, gone) = (new.difference(&old).count(), old.difference(&new).count());
         what.push(match &after.endpoints {
-            None if after.endpoints_by_port.is_empty() => "endpoints: learned from the answers from now on".to_owned(),
+            None if after.endpoints_by_port.is_empty() => "endpoints: now learned from responses".to_owned(),
             _ => format!("endpoints: +{come} −{gone}, {} now", new.len()),
         });
     }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn tells_that_endpoints_are_not_written_any_more() {
         let coming = coming("services: {a: {endpoints: ['1.1.1.1:1']}}", "services: {a: {}}").unwrap();
-        assert_eq!(coming.services[0].what, ["endpoints: learned from the answers from now on"]);
+        assert_eq!(coming.services[0].what, ["endpoints: now learned from responses"]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The services in force, the proxies that subscribed to them, and the polls that wait for a
 //! change.
 //!
-//! Where services come from is not here but in `source`; how proxies ask is in `http`.
+//! Sources of services are in `source`; how proxies ask is in `http`.
 //!
-//! One lock guards everything. Each step under it is short (no I/O, no waiting), and a change costs
+//! One lock guards everything. Each step under it is short (no I/O, no waiting). A change costs
 //! only its subscribers.
 //!
 //! | file | what |
@@ -15,7 +15,7 @@
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `charge` | the memory that a proxy takes |
-//! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
+//! | `module`, `modules` | what a proxy runs; which versions exist, and which proxies lack what |
 //! | `counts`, `status`, `history` | what operators see |
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use bloc_policy::features::Features;
 
-/// The longest version of a module, in bytes. A longer one, or one with other characters than
-/// visible ASCII, counts as none.
+/// The longest version of a module, in bytes. A longer one, or one with anything but visible ASCII,
+/// counts as none.
 const MAX_VERSION: usize = 32;
 
-/// The module of a proxy, by the headers of its poll.
+/// The module of a proxy, from the headers of its poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Its version, if it says one.
+    /// Its version, if it gives one.
     pub version: Option<String>,
     /// Its features.
     pub features: Features,

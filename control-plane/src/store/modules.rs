@@ -1,4 +1,4 @@
-//! The modules of all proxies, for operators: which versions there are, and who lacks what.
+//! The modules of all proxies, for operators: which versions exist, and which proxies lack what.
 
 use super::proxies::Record;
 use crate::snapshot::Catalog;
@@ -6,18 +6,18 @@ use bloc_policy::features::{Feature, Features};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most proxies, services and versions that are named.
+/// The most proxies, services and versions to name.
 const MAX_NAMED: usize = 20;
 
 /// The module of one proxy, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleView {
-    /// The version of the module; `null`: it does not say.
+    /// The version of the module; `null`: not given.
     pub module: Option<String>,
     /// Its features.
     pub features: Vec<&'static str>,
-    /// The features that services of the proxy use, and that it lacks.
+    /// The features that its services use and that it lacks.
     pub lacking: Vec<&'static str>,
     /// The services whose parameters it could not read.
     pub unread: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Modules {
 /// The proxies with one version and the same features.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModuleCount {
-    /// The version; `null`: they do not say.
+    /// The version; `null`: not given.
     pub module: Option<String>,
     /// The features.
     pub features: Vec<&'static str>,
@@ -74,7 +74,6 @@ pub struct Lacking {
 /// A proxy that could not read parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnreadParameters {
-    /// The proxy.
     pub proxy: String,
     /// The services.
     pub services: Vec<String>,
@@ -107,7 +106,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// How many proxies lack each feature, of those that services in force need.
+    /// How many proxies lack each feature that services in force need.
     pub fn lacking(&self, catalog: &Catalog) -> Vec<(Feature, usize)> {
         catalog.needs().iter().map(|feature| (feature, self.lacking.get(feature).map_or(0, |of| of.0))).collect()
     }
@@ -117,7 +116,7 @@ impl<'a> Tally<'a> {
         self.unread.len()
     }
 
-    /// For operators.
+    /// What operators see.
     pub fn view(self) -> Modules {
         let versions = self.versions.into_iter().map(|((module, features), proxies)| ModuleCount {
             module: module.map(str::to_owned),

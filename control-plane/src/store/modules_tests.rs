@@ -13,7 +13,7 @@ const fn since(field: &'static str, value: Option<&'static str>, instead: Instea
     Rule { field, value, feature: "spare", instead }
 }
 
-/// As if these had come with a feature.
+/// Pretends that these came with a feature.
 const RULES: &[Rule] = &[since("orca", None, Instead::Omit), since("routing", Some("bid"), Instead::Withhold)];
 const SERVICES: &str = "services: {plain: {}, fewer: {orca: true, retries: 1}, none: {routing: bid}}";
 const NAMES: [&str; 3] = ["plain", "fewer", "none"];
@@ -40,7 +40,7 @@ fn poll(proxy: &str, version: &str, module: Module) -> Poll {
     Poll::try_from(request).unwrap().run_by(module)
 }
 
-/// The state that a proxy is given at once; none if its poll is held.
+/// The state that a proxy gets at once; none if its poll is held.
 async fn given(store: &Store, proxy: &str, version: &str, module: Module) -> Option<SyncResponse> {
     let answer = timeout(std::time::Duration::from_millis(1), store.sync(poll(proxy, version, module))).await;
     let Ok(answer) = answer else { return None };
@@ -66,7 +66,7 @@ async fn each_proxy_is_given_what_it_knows() {
     }
 }
 
-/// So replicas of two versions do not answer a proxy in turn.
+/// Replicas of two versions therefore do not answer a proxy in turn.
 #[tokio::test(start_paused = true)]
 async fn the_version_is_that_of_a_control_plane_that_has_only_what_is_given() {
     let (whole, old) = (store(SERVICES), store("services: {plain: {}, fewer: {retries: 1}}"));

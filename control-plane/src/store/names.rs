@@ -1,8 +1,8 @@
 //! The service names that proxies subscribed to, each stored once.
 //!
-//! A mesh has some thousand names and ten thousand proxies, but an attacker may invent names. So a
-//! name is dropped with its last use. A use is an entry in a [`Subscription`]; when it ends, it
-//! must be [released](Names::release).
+//! A mesh has some thousand names and ten thousand proxies, but an attacker may invent names. A
+//! name is therefore dropped with its last use. A use is an entry in a [`Subscription`], which must
+//! be [released](Names::release) when it ends.
 
 use super::subscription::{Name, Subscription};
 use std::collections::HashMap;
@@ -30,13 +30,13 @@ impl Names {
         self.known.get(text).map(|known| known.id)
     }
 
-    /// A subscription to these names; both lists must be ascending and without repetitions.
+    /// A subscription to these names; both lists must ascend without repetitions.
     pub fn subscribe(&mut self, calls: &[String], serves: &[String]) -> Arc<Subscription> {
         let mut all = |names: &[String]| names.iter().map(|name| self.take(name)).collect();
         Arc::new(Subscription { calls: all(calls), serves: all(serves) })
     }
 
-    /// Ends a subscription that [`subscribe`](Self::subscribe) made. Must be called once only.
+    /// Ends a subscription made by [`subscribe`](Self::subscribe). Call it only once.
     pub fn release(&mut self, subscription: &Subscription) {
         for name in subscription.calls.iter().chain(&subscription.serves) {
             if let Some(known) = self.known.get_mut(&name.text) {
@@ -46,7 +46,7 @@ impl Names {
                 }
             }
         }
-        // Frees the capacity that a flood of names has left.
+        // Frees the capacity left by a flood of names.
         if self.known.capacity() > KEPT.max(self.known.len() * 8) {
             self.known.shrink_to(self.known.len() * 2);
         }
@@ -109,8 +109,8 @@ mod tests {
         let after_the_flood = names.known.capacity();
         assert!((20_000..80_000).contains(&after_the_flood), "room for twice as many: {after_the_flood}");
         names.release(&more);
-        // A removal may cost a place of the capacity until the next growth, by how names hash. A
-        // smaller table would have half of it at most.
+        // A removal may cost some capacity until the next growth, depending on hashes. A smaller
+        // table would have half of it at most.
         assert!(names.known.capacity() > after_the_flood * 3 / 4);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 type Services = BTreeMap<String, Arc<Service>>;
 
-/// The state of a subscription. Serializes as [`bloc_policy::sync::SyncResponse`], without copying
+/// The state of a subscription. Serializes as [`bloc_policy::sync::SyncResponse`] without copying
 /// the specs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
@@ -26,7 +26,7 @@ pub struct Answer {
     pub cpu: Option<ServerCpu>,
 }
 
-/// What is known of the CPU of a proxy's pod, and nothing else: the proxy keeps its services.
+/// What is known of the CPU of a proxy's pod, alone: the proxy keeps its services.
 #[derive(Clone, Debug, Serialize)]
 pub struct CpuAnswer {
     /// The version that the proxy has.
@@ -64,7 +64,7 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Seria
 pub enum Outcome {
     /// A new state.
     Changed(Answer),
-    /// The state is the same, and there is something to tell about CPU.
+    /// The state is the same; the answer has only CPU.
     Cpu(CpuAnswer),
     /// The wait is over and nothing changed.
     Unchanged,
@@ -74,8 +74,8 @@ pub enum Outcome {
     NoRoom,
     /// The control plane shuts down.
     Closing {
-        /// The time within which the proxy comes back, at a random moment because a thousand others
-        /// do too; at least 1 s.
+        /// The proxy comes back within this time, at least 1 s, at a random moment because a
+        /// thousand others do too.
         within: Duration,
     },
 }

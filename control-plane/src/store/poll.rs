@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::module::Module;
 use super::version::{MAX_LENGTH, Version};
 
-/// How long a poll is held by default: well below the idle timeouts of proxies on the way.
+/// How long a poll is held by default: well below the idle timeouts of intermediate proxies.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
-/// Waits outside this range are moved to its nearer end.
+/// Waits outside this range are clamped to it.
 pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The most services, and loads, that one proxy may name.
 const MAX_NAMES: usize = 1_000;
@@ -24,19 +24,19 @@ const MAX_IN_FLIGHT: u64 = 10_000_000;
 /// The most departures, or events of another kind, that a proxy may report: 2^53, beyond which JSON
 /// tools lose digits. That is three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
-/// Calls that end with one report, and fail with their trailers, which are in the next one.
+/// The most calls that ended in one report and whose trailers, in the next, say that they failed.
 const MAX_LATE: u64 = 1_000_000;
 /// The highest service rate that a proxy may report, in requests per second: a million at once, in
 /// a microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
-/// The longest name of a proxy or service, in bytes: a DNS name's length.
+/// The longest name of a proxy or service, in bytes: that of a DNS name.
 const MAX_NAME_LENGTH: usize = 253;
 
 /// A validated poll.
 #[derive(Clone, Debug)]
 pub struct Poll {
     pub(super) proxy: String,
-    /// The version that it presents, even if we did not issue it; `None`: no text that could be a
+    /// The version that it presents, even if we did not issue it; `None`: the text cannot be a
     /// version.
     pub(super) version: Option<Version>,
     /// The services that it calls; ascending, each once.
@@ -45,17 +45,17 @@ pub struct Poll {
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
-    /// What became of its polls before; `None`: nothing that it knows of.
+    /// The results of its previous polls; `None`: it knows of none.
     pub(super) last: Option<Last>,
     /// The services of its version that it could not read, among those that it calls and serves.
     pub(super) unread: Vec<String>,
-    /// How its calls ended, to services among those that it calls.
+    /// How its calls ended, to services that it calls.
     pub(super) calls: Vec<ServiceCalls>,
-    /// The cores that it has, of what its pod's node agent says; not what cannot be.
+    /// The cores that its pod's node agent gave it; impossible values are dropped.
     pub(super) cpu: Option<f64>,
     /// The module that it runs.
     pub(super) module: Module,
-    /// Who asks, if that was proved.
+    /// Who asks, if proved.
     pub(super) identity: Option<String>,
     /// Who is charged for it.
     pub(super) payer: Arc<str>,
@@ -81,8 +81,8 @@ impl TryFrom<SyncRequest> for Poll {
         unread.retain(|name| names_of(&services, name) || names_of(&serves, name));
         last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
-            let allowed = format!("{MAX_LENGTH} bytes at most");
-            return Err(refused("version", format!("of {} bytes", version.len()), allowed));
+            let allowed = format!("at most {MAX_LENGTH} bytes");
+            return Err(refused("version", format!("a text of {} bytes", version.len()), allowed));
         }
         let version = version.parse().ok();
         Ok(Self {
@@ -115,7 +115,7 @@ impl Poll {
         Some(Duration::from_millis(self.last.as_ref()?.reported_ms?))
     }
 
-    /// The same poll, of a proxy that runs this module.
+    /// The same poll, from a proxy that runs this module.
     #[must_use]
     pub fn run_by(self, module: Module) -> Self {
         Self { module, ..self }
@@ -127,7 +127,7 @@ impl Poll {
         Self { payer, ..self }
     }
 
-    /// A proxy that serves something has to report again after at most this time.
+    /// A proxy that serves something must report again within this time.
     pub(super) fn report_within(&mut self, most: Duration) {
         if !self.serves.is_empty() {
             self.wait = self.wait.min(most);
@@ -198,7 +198,7 @@ fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
             ("retried", calls.retried),
             ("refused", calls.refused),
         ] {
-            // A call whose trailers say that it failed may have been reported before.
+            // If its trailers say that it failed, a call may have been reported before.
             if count > calls.requests.saturating_mul(2).max(MAX_LATE) {
                 return Err(refused(path(name), count, "at most the requests"));
             }
@@ -208,7 +208,7 @@ fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Histograms without buckets that do not exist.
+/// Refuses buckets that do not exist.
 fn check_histogram(path: &str, histogram: &Histogram) -> Result<(), ConfigError> {
     if !histogram.is_valid() {
         let allowed = "buckets from 0 to 145, each once and in order";
@@ -298,7 +298,8 @@ mod tests {
         );
         assert!(error(SyncRequest { serves: vec!["a".repeat(254)], ..request() }).starts_with("serves[0]: "));
         assert!(
-            error(SyncRequest { services: vec!["a".into(); 1_001], ..request() }).starts_with("services: 1001 entries")
+            error(SyncRequest { services: vec!["a".into(); 1_001], ..request() })
+                .starts_with("services: a list of 1001 entries")
         );
         let load = vec![ServiceLoad::default()];
         assert!(error(SyncRequest { load, ..request() }).starts_with("load[0]: "));

@@ -1,10 +1,10 @@
 //! The last poll of each proxy, kept for operators and to let a newer poll end the older one.
 //!
-//! Records of proxies that were silent for ten minutes are dropped, or for one if there is no room.
-//! Ids come from outside, so everything that is remembered of a proxy is charged to the identity
-//! that polls (see [`charge`](super::charge)). When there is still no room, the identity that takes
-//! most loses its youngest record, so an identity that invents proxies loses the invented ones. An
-//! identity below its fair share (the whole divided by the number of identities) always gets room,
+//! Records of proxies that were silent for ten minutes are dropped, or after one minute if there is
+//! no room. Ids come from outside, so everything remembered of a proxy is charged to the identity
+//! that polls (see [`charge`](super::charge)). If there is still no room, the identity that takes
+//! most loses its youngest record. An identity that invents proxies thus loses the invented ones.
+//! One below its fair share (the whole divided by the number of identities) always gets room,
 //! because another one then takes more.
 
 use super::module::Module;
@@ -26,19 +26,19 @@ pub type PollId = u64;
 
 /// The most bytes for all proxies. One that calls ten services takes some 20 kB, so 10,000 fit, and
 /// 5,000 of one identity. With 64 MiB in transit, 16 MiB for node agents, 50 MiB for a large mesh's
-/// services and as much for their latencies that is below 450 MiB, of the 512 MiB of the manifests.
+/// services and as much for latencies, this is below 450 MiB of the manifests' 512 MiB.
 pub const IN_ALL: usize = 208 << 20;
 /// The most bytes for the proxies of one identity.
 pub const OF_ONE: usize = 96 << 20;
-/// How often silent proxies are dropped, which looks at all records.
+/// How often to drop silent proxies, which takes a pass over all records.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long a silent proxy is remembered: a caller polls each 30 s, and may reach another replica a
-/// dozen times in a row.
+/// How long a silent proxy is remembered: a caller polls every 30 s, and may reach another replica
+/// a dozen times in a row.
 const KEEP: Duration = Duration::from_secs(600);
-/// The same, if there is no room for another one.
+/// The same when there is no room for another proxy.
 const KEEP_IF_FULL: Duration = Duration::from_secs(60);
 
-/// The age of a record: higher is younger.
+/// The order of records by age: higher is younger.
 type Serial = u64;
 
 /// All proxies by id.
@@ -51,7 +51,7 @@ pub struct Proxies {
     /// The proxies of each identity by age.
     ages: BTreeMap<(Arc<str>, Serial), String>,
     gone: Vec<Gone>,
-    /// When silent proxies were dropped, and when for lack of room.
+    /// When silent proxies were last dropped, and when for lack of room.
     swept: Option<Instant>,
     cramped: Option<Instant>,
     next: Serial,
@@ -77,7 +77,7 @@ impl Default for Proxies {
 pub struct Gone {
     /// Whose record it was.
     pub proxy: String,
-    /// The poll that is held for it, if the whole record is gone.
+    /// The poll held for it, if the whole record is gone.
     pub held: Option<PollId>,
     /// The services that it no longer serves.
     pub left: Vec<Name>,
@@ -89,28 +89,28 @@ pub struct Record {
     pub(super) version: Option<Version>,
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
-    /// The module that it runs, and the services of `version` that this could not read.
+    /// The module that it runs, and the services of `version` that the module could not read.
     pub(crate) module: Module,
     pub(super) unread: Vec<String>,
-    /// How its calls ended, until that is counted.
+    /// How its calls ended, until this is counted.
     pub(super) calls: Vec<ServiceCalls>,
     /// The time that the counters in `load` cover; `None`: since the start of the proxy.
     pub(super) span: Option<Duration>,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
-    /// The cores that it has, of what its pod's node agent says, and when it was last told of them.
+    /// The cores that its pod's node agent gave it, and when it was last told them.
     pub(crate) cpu: Option<f64>,
     pub(crate) told: Option<Instant>,
     /// When it counts at this replica.
     pub(super) window: Window,
-    /// Since when it has presented its version although there is a newer state for it.
+    /// Since when it has presented its version although a newer state exists for it.
     pub(super) behind: Option<Instant>,
     /// Since when it has presented its version although this replica knows less.
     pub(super) ahead: Option<Instant>,
-    /// The digest in force of its subscription as it gets it, and the generation of the catalog
-    /// that it is of. Cached because the status needs it of all proxies.
+    /// The digest in force of its subscription, as it gets it, and the generation of the catalog
+    /// for this. Cached because the status needs the digest of every proxy.
     pub(super) digest: Cell<Option<(u64, u64)>>,
-    /// The identity that it belongs to, if that was proved.
+    /// The identity that it belongs to, if proved.
     identity: Option<String>,
     /// The bytes that it takes, and who is charged for them.
     memory: Share,
@@ -118,9 +118,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// The workload that it belongs to: what its certificate says, such as `shop/frontend` in the
-    /// trust domain `cluster.local`, and `DOMAIN/shop/frontend` in another one. Without a
-    /// certificate, the first service that it serves, or its id.
+    /// Its workload: from its certificate, such as `shop/frontend` in the trust domain
+    /// `cluster.local`, and `DOMAIN/shop/frontend` in another one. Without a certificate, the first
+    /// service that it serves, or its id.
     pub fn workload(&self, proxy: &str) -> String {
         if let Some(identity) = &self.identity {
             let id = identity.strip_prefix("spiffe://").unwrap_or(identity);
@@ -173,7 +173,7 @@ impl Proxies {
         }
         record.version.clone_from(&poll.version);
         if !record.subscription.is_of(&poll.services, &poll.serves) {
-            // The new subscription first, so that names in both stay.
+            // Subscribes first, so that names in both stay.
             let next = self.names.subscribe(&poll.services, &poll.serves);
             let before = std::mem::replace(&mut record.subscription, next);
             record.digest = Cell::new(None);
@@ -197,19 +197,18 @@ impl Proxies {
         record
     }
 
-    /// Makes room for the record of the proxy that polls, `charge` bytes in all, what it takes
-    /// already included. Returns whether there is room.
+    /// Makes room for the record of the proxy that polls: `charge` bytes in all, including what it
+    /// already takes. Returns whether there is room.
     ///
-    /// Drops silent proxies, then the youngest records of the identity that takes most, if it must.
-    /// They stay dropped,
-    /// whatever is returned, see [`gone`](Self::gone). Without room, the record of the polling
-    /// proxy is dropped, too, if it has one.
+    /// If necessary, drops silent proxies, then the youngest records of the identity that takes
+    /// most. They stay dropped whatever the result, see [`gone`](Self::gone). Without room, the
+    /// record of the polling proxy is dropped, too, if it has one.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         if is_due(&mut self.swept, now) {
             self.sweep(KEEP, now);
         }
         loop {
-            // Its own record may be gone now.
+            // Its own record may be gone by now.
             let known = self.records.get(&poll.proxy);
             let serial = known.map_or(self.next, |record| record.serial);
             let before = known.map(|record| &record.memory).filter(|memory| *memory.owner() == poll.payer);
@@ -233,8 +232,7 @@ impl Proxies {
         }
     }
 
-    /// What dropped records, and records of changed subscriptions, have left behind since the last
-    /// call.
+    /// What dropped records and changed subscriptions have left behind since the last call.
     pub fn gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)
     }
@@ -273,7 +271,7 @@ impl Proxies {
         self.records.iter()
     }
 
-    /// Whether a proxy counts at this replica at `at`, which is now or shortly before.
+    /// Whether a proxy counts at this replica at `at`: now or shortly before.
     pub fn count_here(&self, proxy: &str, at: Instant) -> bool {
         self.records.get(proxy).is_some_and(|record| record.window.contains(at))
     }
@@ -283,7 +281,7 @@ impl Proxies {
         self.records.values().filter(|record| record.window.contains(now)).count()
     }
 
-    /// Drops the records of proxies that were silent for so long.
+    /// Drops the records of proxies silent for `keep`.
     fn sweep(&mut self, keep: Duration, now: Instant) {
         let is_silent = |record: &Record| record.held.is_none() && now.saturating_duration_since(record.seen) >= keep;
         let silent = self.records.iter().filter(|(_, record)| is_silent(record));
@@ -292,7 +290,7 @@ impl Proxies {
     }
 }
 
-/// Whether to sweep, as this was done last.
+/// Whether a sweep is due, given the last one.
 fn is_due(last: &mut Option<Instant>, now: Instant) -> bool {
     let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= SWEEP_EVERY);
     if is_due {

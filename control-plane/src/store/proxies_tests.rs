@@ -14,7 +14,7 @@ fn small() -> Proxies {
     Proxies { memory: Shares::capped(60, 100), ..Proxies::default() }
 }
 
-/// Ten bytes for each letter, which is its identity. A proxy is named by identity and position.
+/// Ten bytes for each letter, which is an identity. A proxy's name is its identity and position.
 fn taken_by(payers: &str, now: Instant) -> Proxies {
     let mut proxies = small();
     for (i, payer) in payers.chars().enumerate() {

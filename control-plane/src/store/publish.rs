@@ -35,10 +35,10 @@ pub struct Shared {
 pub struct Inner {
     pub state: State,
     pub loaded: Option<SystemTime>,
-    /// Contents of the source that were accepted since the start, and that were refused.
+    /// Contents of the source accepted since the start, and those refused.
     pub accepted: u64,
     pub rejected: u64,
-    /// The origins of the refusals that are not resolved yet.
+    /// The origins of unresolved refusals.
     pub refused: BTreeSet<String>,
     pub history: History,
 }
@@ -59,16 +59,15 @@ pub struct Published {
     pub version: Version,
     /// The services that changed, by name.
     pub changed: Vec<String>,
-    /// Held polls that were woken.
+    /// How many held polls were woken.
     pub woken: usize,
 }
 
 impl Store {
-    /// An empty store, not ready before the first snapshot. `source` tells operators where the
-    /// services come from. Polls of proxies that serve something are held for at most
-    /// `report_interval`.
+    /// An empty store, not ready before the first snapshot. `source` tells operators where services
+    /// come from. Polls of proxies that serve something are held for at most `report_interval`.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
-        // A new name for each start, because the counters begin at 0 then.
+        // A new name at each start, because the counters restart at 0.
         let replica = format!("{:016x}", fastrand::u64(..));
         let now = Instant::now();
         let loads = Loads::new(report_interval, report_interval.next(&clock, now));
@@ -108,8 +107,8 @@ impl Store {
     }
 
     /// Feeds the predictions the arrival rates at each tick, until all clones are dropped. Reports
-    /// do that too, but those of a service with few servers may all go to other replicas for a
-    /// while, and then the arrival rate here is 0.
+    /// do this too, but those of a service with few servers may all go to other replicas for a
+    /// while, and the arrival rate here is then 0.
     pub async fn keep_observing(shared: Weak<Shared>) {
         loop {
             let Some(every) = shared.upgrade().map(|shared| shared.report_interval.get()) else { return };
@@ -131,7 +130,7 @@ impl Store {
     }
 
     /// Notes that content of the source was refused; the state in force stays. `origin` says where
-    /// the content comes from, `reason` has path, value and allowed range.
+    /// it comes from; `reason` has path, value and allowed range.
     pub fn refuse(&self, origin: &str, reason: &str) {
         tracing::error!(reason, "configuration refused; the last good state stays in force");
         let now = self.0.clock.now();
@@ -150,7 +149,7 @@ impl Store {
 
     /// Answers a poll: at once, or when something that it subscribed to changes, its wait is over,
     /// a newer poll of the same proxy arrives or the store closes. Dropping the future (the client
-    /// left) releases the poll.
+    /// has left) releases the poll.
     ///
     /// # Errors
     /// [`StoreError::NotYours`].
@@ -166,7 +165,7 @@ impl Store {
             Arrival::Answered(outcome) => return Ok(outcome),
             Arrival::Held(id, woken, again) => (id, woken, again),
         };
-        // While the poll is held, only its record is kept.
+        // Only the record of a held poll is kept.
         let proxy = std::mem::take(&mut poll.proxy);
         drop(poll);
         let mut held = HeldPoll { store: self, proxy, id };
@@ -188,7 +187,7 @@ impl Store {
         }
     }
 
-    /// Ends all held polls and holds none from now on. Returns the number of polls that were held.
+    /// Ends all held polls and holds none from now on. Returns the number of polls ended.
     pub fn close(&self) -> usize {
         self.lock().state.close()
     }
@@ -205,13 +204,13 @@ impl Store {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic under the lock would be a bug in `decide`. The mesh is served better with the
-        // state as it is than with none.
+        // A panic under the lock would be a bug in `decide`. The current state serves the mesh
+        // better than none.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A held poll; dropping it releases it, however it ends.
+/// A held poll; dropping it releases the poll, however it ends.
 struct HeldPoll<'a> {
     store: &'a Store,
     proxy: String,

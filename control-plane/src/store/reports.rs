@@ -1,4 +1,4 @@
-//! What polls report, counted: load, latencies and CPU.
+//! Counts what polls report: load, latencies and CPU.
 
 use super::decide::State;
 use crate::agents::cpu::pod_of;
@@ -17,8 +17,8 @@ impl State {
         self.loads.observe(|proxy, at| self.proxies.count_here(proxy, at), now);
     }
 
-    /// Counts what the poll of `proxy` reported. Called exactly for those answers after which the
-    /// proxy counts anew.
+    /// Counts what the poll of `proxy` reported. Called for exactly those answers after which the
+    /// proxy restarts its counters.
     pub(crate) fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
         let reported = record.seen;
@@ -37,7 +37,7 @@ impl State {
         let caller = record.workload(proxy);
         let report = LatencyReport { proxy, caller: &caller, load: &record.load, calls: &record.calls };
         self.latencies.count(report, in_force, now);
-        // Nobody needs them twice.
+        // Nobody needs these again.
         record.calls = Vec::new();
         record.load.iter_mut().for_each(|load| load.latency = None);
     }

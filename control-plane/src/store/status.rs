@@ -18,26 +18,26 @@ use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 use tokio::time::Instant;
 
-/// Above this share of rejected requests a service is in trouble; below, it only sheds a peak.
+/// Above this share of rejected requests a service is in trouble; below it, it only sheds a peak.
 const MANY_REJECTED: f64 = 0.01;
-/// The callers' reports count for all if they are of so many requests, by what the servers answer,
-/// and by what they answer or reject.
+/// Callers' reports count for all if their number is within these factors of what servers answer,
+/// and of what they answer or reject.
 const MOST_CALLS: std::ops::Range<f64> = 0.9..1.2;
-/// The most applications that are listed, on all nodes.
+/// The most applications listed, on all nodes.
 const MAX_APPS: usize = 50;
-/// The most stale proxies that are listed.
+/// The most stale proxies listed.
 const MAX_NAMED: usize = 20;
 
 /// The condition of a service, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// Users see more than 1% of its requests rejected. Where most callers have no filters: its
-    /// servers reject so many for the capacity or for their deadline.
+    /// Users see more than 1% of its requests rejected. If most callers have no filters: its
+    /// servers reject as many for capacity or for their deadline.
     Rejecting,
-    /// Its arrival rate exceeds its service rate, so that queues grow.
+    /// Its arrival rate exceeds its service rate, so queues grow.
     Overloaded,
-    /// Likewise, some requests.
+    /// Some requests are rejected likewise.
     Shedding,
     /// Servers have reported before, but this replica has heard of none for a minute.
     Silent,
@@ -56,7 +56,7 @@ pub struct Status {
     pub version: String,
     /// Where the services come from.
     pub source: String,
-    /// The name by which proxies know the replica that answers.
+    /// The name by which proxies know the answering replica.
     pub replica: String,
     /// Whether services are in force, and no shutdown has begun.
     pub ready: bool,
@@ -76,7 +76,7 @@ pub struct Status {
     pub edges: Vec<EdgeView>,
     /// The first applications whose CPU node agents manage, by name and node.
     pub apps: Vec<AppView>,
-    /// How many there are.
+    /// The number of all applications.
     pub app_count: usize,
     /// The services by name.
     pub services: Vec<ServiceStatus>,
@@ -87,12 +87,12 @@ pub struct Status {
 pub struct ProxyCounts {
     /// Those that count at this replica.
     pub connected: usize,
-    /// Those of them that have the newest state.
+    /// How many of these have the newest state.
     pub current: usize,
-    /// Those of them that have not taken the newest state for a while.
+    /// How many of these have not taken the newest state for a while.
     pub stale: usize,
-    /// Those that this replica has heard of within ten minutes but does not count: they poll
-    /// another one, or are gone.
+    /// Those heard within ten minutes that do not count at this replica: they poll another one, or
+    /// are gone.
     pub elsewhere: usize,
 }
 
@@ -110,15 +110,14 @@ pub struct ServiceStatus {
     pub endpoints: Option<usize>,
     /// Proxies that call it and count at this replica.
     pub senders: usize,
-    /// The sums of the reports of its servers that count at this replica; `null` if it has heard of
+    /// The sums of the reports of its servers that count at this replica; `null` if it has heard
     /// none.
     pub load: Option<Signals>,
     /// The events at its servers, per second; `null` if not measured yet.
     pub events: Option<EventRates>,
-    /// The share of its requests that is rejected for the capacity or for their deadline; 0 to 1.
+    /// The share of its requests rejected for capacity or for their deadline; 0 to 1.
     pub rejected_share: f64,
-    /// How long its requests take, and how they end for its callers; `null`: nobody has reported
-    /// that.
+    /// How long its requests take, and how they end for callers; `null`: nobody has reported this.
     pub latency: Option<LatencyView>,
 }
 
@@ -130,7 +129,7 @@ pub struct SenderStatus {
     pub proxy: String,
     /// `stale`, `current` or `elsewhere`.
     pub state: ProxyState,
-    /// The version that it acknowledged with its last poll; `null`: none.
+    /// The version acknowledged by its last poll; `null`: none.
     pub version: Option<String>,
     /// When it was last heard of (RFC 3339).
     pub seen: String,
@@ -182,8 +181,8 @@ pub struct ServiceReport {
 }
 
 impl Store {
-    /// The status of all services and proxies. It costs a pass, under the lock, over all servers
-    /// and all names that proxies subscribed to: ask at most once a second.
+    /// The status of all services and proxies. It takes a pass, under the lock, over all servers
+    /// and all names that proxies subscribed to: call it at most once a second.
     pub fn status(&self) -> Status {
         let now = Instant::now();
         let inner = self.lock();
@@ -300,8 +299,8 @@ fn service_status(inner: &Inner, name: &str, service: &Service, senders: usize, 
     let latency = inner.state.latencies.service_view(name, now);
     let calls = latency.as_ref().and_then(|latency| latency.calls);
     let (answers, rejections) = events.map_or((0.0, 0.0), |events| (events.departures, events.rejected()));
-    // Below, many callers have no filters, and see what the servers reject. Above, the reports are
-    // of other servers, or made up.
+    // Below this, many callers have no filters, and see what the servers reject. Above it, the
+    // reports are of other servers, or made up.
     let all = MOST_CALLS.start * answers..=MOST_CALLS.end * (answers + rejections);
     let felt = calls.filter(|calls| all.contains(&calls.requests)).map(|calls| calls.rejected());
     ServiceStatus {
@@ -324,8 +323,8 @@ fn endpoints(spec: &ServiceSpec) -> Option<usize> {
     known.then(|| by_port + spec.endpoints.as_ref().map_or(0, Vec::len))
 }
 
-/// `rejected`: the share of the requests that servers reject; `felt`: the share of those that users
-/// saw rejected, if that is known. What a retry healed is no trouble.
+/// `rejected`: the share of requests that servers reject; `felt`: the share that users saw
+/// rejected, if known. A rejection that a retry healed is no trouble.
 fn condition(load: Option<&Signals>, is_silent: bool, rejected: f64, felt: Option<f64>) -> Condition {
     let trouble = felt.unwrap_or(rejected);
     match load {

@@ -1,11 +1,11 @@
-//! What the page shows of proxies, in virtual time.
+//! What the page shows about proxies, in virtual time.
 
 use super::tests::World;
 use super::*;
 use std::time::Duration;
 use tokio::time::advance;
 
-/// Lets the proxy `lagging`, which calls `a` and takes no answer, be answered for 10 s.
+/// The proxy `lagging`, which calls `a`, gets answers for 10 s and takes none.
 async fn let_it_lag(world: &World, version: &str) {
     for _ in 0..2 {
         world.answered("lagging", version, &["a"]).await;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 pub struct Name {
     /// Identifies the text while it is in use; never assigned twice.
     pub id: u64,
-    /// The text.
     pub text: Arc<str>,
 }
 
@@ -19,7 +18,7 @@ impl Serialize for Name {
     }
 }
 
-/// The names that a proxy subscribed to; its record and its held poll share them.
+/// The names that a proxy subscribed to, shared by its record and its held poll.
 #[derive(Debug, Default)]
 pub struct Subscription {
     /// The services that it calls, ascending, each once.
@@ -56,8 +55,7 @@ impl Subscription {
         holds(&self.calls, service)
     }
 
-    /// Whether it consists of exactly these names; both lists must be ascending and without
-    /// repetitions.
+    /// Whether it consists of exactly these names; both lists must ascend without repetitions.
     pub fn is_of(&self, calls: &[String], serves: &[String]) -> bool {
         let same = |own: &[Name], names: &[String]| own.iter().map(|name| &*name.text).eq(names);
         same(&self.calls, calls) && same(&self.serves, serves)

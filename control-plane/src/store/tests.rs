@@ -77,7 +77,7 @@ fn at(revisions: &[u64]) -> Reach {
     Reach(('a'..).zip(revisions).map(kind).collect())
 }
 
-/// The state that a poll was answered with, as the proxy reads it.
+/// The state in the answer to a poll, as the proxy reads it.
 async fn state(task: JoinHandle<Outcome>) -> SyncResponse {
     match task.await.unwrap() {
         Outcome::Changed(answer) => serde_json::from_value(serde_json::to_value(answer).unwrap()).unwrap(),
@@ -203,7 +203,7 @@ async fn answers_a_poll_that_asks_for_more_services_at_once() {
     let a = world.answered("p", "", &["a"]).await.version;
     let state = world.answered("p", &a, &["a", "b"]).await;
     assert_eq!(names(&state), ["a", "b"]);
-    // The answer was lost: the proxy polls as before and is answered again.
+    // The answer is lost: the proxy repeats its poll and is answered again.
     assert_eq!(world.answered("p", &a, &["a", "b"]).await, state);
     world.held("p", &state.version, &["a", "b"]).await;
     world.held("p", &a, &["a", "none"]).await;
@@ -229,7 +229,7 @@ async fn a_lagging_replica_answers_once_it_has_read_as_far_as_the_proxy() {
     assert!(!poll.is_finished());
     behind.publish_at("services: {a: {retries: 2}}", &[10, 7]);
     assert_eq!(state(poll).await.services["a"].retries, Some(2));
-    // Without a change, too.
+    // The same without a change.
     let (ahead, behind) = (World::replica("services: {}", &[9]), World::replica("services: {a: {}}", &[8]));
     let version = ahead.answered("p", "", &["a"]).await.version;
     let poll = behind.held("p", &version, &["a"]).await;
@@ -266,9 +266,9 @@ async fn a_replica_whose_source_tells_nothing_does_not_contradict_a_proxy_that_k
         assert!(matches!(poll.await.unwrap(), Outcome::Unchanged));
         assert_eq!(start.elapsed().as_secs(), 3);
     }
-    // Who knows no more is told what there is.
+    // A proxy that knows no more gets what there is.
     assert_eq!(names(&cut_off.answered("q", "", &["a"]).await), ["a"]);
-    // Both kinds must be told of.
+    // Both kinds must be heard.
     let told = |kinds: [u64; 2], before: Option<Instant>| {
         let mut reach = at(&kinds);
         reach.0[1].told = before.or(reach.0[1].told);
@@ -278,7 +278,7 @@ async fn a_replica_whose_source_tells_nothing_does_not_contradict_a_proxy_that_k
     cut_off.held("p", &version, &["a"]).await.abort();
     told([8, 8], None);
     assert_eq!(names(&cut_off.answered("p", &version, &["a"]).await), ["a"]);
-    // Once it has contradicted a version, the time runs anew.
+    // Once it has contradicted a version, the wait restarts.
     cut_off.held("p", &version, &["a"]).await;
 }
 

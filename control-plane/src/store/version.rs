@@ -1,4 +1,4 @@
-//! A version: which state it is, and how much of the source's history that contains.
+//! A version: which state it is, and how much of the source's history that includes.
 //!
 //! ```text
 //! 6f0c3a9be1d24578@e1042.s997.c1011.v4471
@@ -9,9 +9,9 @@
 //! the values that are not the default. It depends on nothing else, so all replicas, restarts and
 //! builds give the same state the same digest, and a proxy with an equal digest is up to date. The
 //! *stamps* order states: for each kind of object that the source reads, the greatest revision of
-//! an object or of an event (none for a file). A replica that has not read as far does not
-//! contradict the version at once. Only this program reads the text of a version. The decisions are
-//! in [`decide`](super::decide), the reasons in `adr/0001-versions.md`.
+//! an object or event (none for a file). A replica that has not read as far does not contradict the
+//! version at once. Only this program reads the text of a version. The decisions are in
+//! [`decide`](super::decide), the reasons in `adr/0001-versions.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -26,22 +26,22 @@ pub const MAX_LENGTH: usize = 200;
 pub struct Kind {
     /// Its name in versions, a lower-case letter.
     pub name: char,
-    /// The newest revision that a list, an event or a bookmark told.
+    /// The newest revision in a list, an event or a bookmark.
     pub known: u64,
     /// The greatest revision of an object, or of an event about one.
     pub stamp: u64,
-    /// When anything was told last; none: never yet.
+    /// When anything was last heard; none: never.
     pub told: Option<Instant>,
 }
 
 impl Kind {
-    /// Nothing was read yet.
+    /// Nothing has been read yet.
     pub fn new(name: char) -> Self {
         Self { name, known: 0, stamp: 0, told: None }
     }
 
-    /// All objects were listed at `revision`; the greatest of theirs is `newest`. A list replaces
-    /// what was known, also by a lower revision: etcd may have been restored.
+    /// All objects were listed at `revision`; `newest` is their greatest one. A list replaces what
+    /// was known, even with a lower revision: etcd may have been restored.
     pub fn listed(&mut self, revision: u64, newest: u64, now: Instant) {
         let stamp = self.stamp.max(newest).min(revision);
         *self = Self { known: revision, stamp, told: Some(now), ..*self };
@@ -63,8 +63,8 @@ impl Kind {
 pub struct Reach(pub Vec<Kind>);
 
 impl Reach {
-    /// The kinds that a version knows more of, each with the stamp that is missing here. Kinds that
-    /// this source does not read do not count.
+    /// The kinds in which a version is ahead, each with the stamp that we lack. Kinds that this
+    /// source does not read do not count.
     pub fn lacks<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = (&'a Kind, u64)> + 'a {
         version.stamps.iter().filter_map(|(name, stamp)| {
             let kind = self.0.iter().find(|kind| kind.name == *name)?;
@@ -73,7 +73,6 @@ impl Reach {
     }
 }
 
-/// A version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Identifies the state.
@@ -83,7 +82,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of the state with this digest of a source that has read as far as `reach`.
+    /// The version of the state with this digest, from a source that has read up to `reach`.
     pub fn new(digest: u64, reach: &Reach) -> Self {
         Self { digest, stamps: reach.0.iter().map(|kind| (kind.name, kind.stamp)).collect() }
     }
@@ -99,7 +98,7 @@ impl Display for Version {
     }
 }
 
-/// The text is not a version of ours.
+/// The text is not one of our versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a version")]
 pub struct NotAVersion;

@@ -1,4 +1,4 @@
-//! When one proxy counts at this replica. Exactly one replica counts each proxy, wherever its polls
+//! When a proxy counts at this replica. Exactly one replica counts each proxy, wherever its polls
 //! go.
 //!
 //! The replica that answered a proxy last counts it until the next answer. Both ends are [`LINGER`]
@@ -9,33 +9,33 @@
 //! [a + LINGER, b + LINGER)        open-ended while the poll is held
 //! ```
 //!
-//! | the answer before came from | the poll counts from |
+//! | the previous answer came from | the poll counts from |
 //! |---|---|
-//! | another replica | `a + LINGER` on: until then the other replica counts the proxy |
-//! | this replica | where the poll before counts from, without a gap |
-//! | nobody: a first poll, a failed one, a replica that shuts down, an older proxy | now on |
+//! | another replica | `a + LINGER`: until then the other replica counts the proxy |
+//! | this replica | the start of the previous poll's window, without a gap |
+//! | nobody: a first poll, a failed one, a replica shutting down, an older proxy | now |
 //!
 //! If the client of a poll leaves, the window ends at once: the proxy either comes back at once or
 //! is gone. A newer poll of the same proxy replaces the older one. If an answer is lost, both
-//! replicas count the proxy for at most [`LINGER`]; if a replica answers and dies, neither does for
-//! as long. Cost: some 100 bytes per proxy.
+//! replicas count the proxy for at most [`LINGER`]; if a replica answers and dies, neither counts
+//! it for as long. Cost: some 100 bytes per proxy.
 
 use bloc_policy::sync::Last;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longer than the longest pause of a proxy between an answer and its next poll, 5 s and a tick.
+/// Longer than a proxy's longest pause between an answer and its next poll: 5 s and a tick.
 pub const LINGER: Duration = Duration::from_secs(6);
-/// The most windows of one proxy that are kept. Polls that are answered early make no more within
+/// The most windows kept of one proxy. Polls that are answered early make no more within
 /// [`LINGER`].
 const MOST: usize = 16;
 
 /// The windows of one proxy.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// From when the current poll counts.
+    /// When the current poll starts to count.
     open: Option<Instant>,
-    /// From when until when the polls before counted; in order, with gaps between them.
+    /// The windows of previous polls, in order, with gaps between them.
     closed: Vec<(Instant, Instant)>,
 }
 
@@ -48,7 +48,7 @@ impl Window {
             return;
         }
         self.leave(now);
-        // Kept a little longer than they count, because a caller may ask for a moment just before
+        // Kept a little longer than they count, because a caller may ask about a moment just before
         // now.
         self.closed.retain(|(_, until)| now.saturating_duration_since(*until) < LINGER);
         self.open = Some(match last {
@@ -60,7 +60,7 @@ impl Window {
         });
     }
 
-    /// The current poll is answered, and the proxy is told by which replica.
+    /// The current poll is answered, and the answer names this replica.
     pub fn answer(&mut self, now: Instant) {
         if let Some(from) = self.open.take() {
             self.close(from, now + LINGER);
@@ -74,7 +74,7 @@ impl Window {
         }
     }
 
-    /// Whether the proxy counts here at `at`, which is now or shortly before.
+    /// Whether the proxy counts here at `at`: now or shortly before.
     pub fn contains(&self, at: Instant) -> bool {
         self.open.is_some_and(|from| from <= at)
             || self.closed.iter().any(|(from, until)| (*from..*until).contains(&at))
@@ -131,7 +131,7 @@ mod tests {
             self.last = Some((replica, millis));
         }
 
-        /// The poll ends without an answer that the proxy knows of.
+        /// The poll ends without an answer known to the proxy.
         fn leave(&mut self, replica: usize, millis: u64) {
             let now = self.at(millis);
             self.replicas[replica].leave(now);
@@ -176,8 +176,7 @@ mod tests {
             let (mut now, mut replica) = (0, rng.usize(..2));
             world.poll(replica, now);
             while now < 60_000 {
-                // The answer comes at once, early or at the end; after it there is usually no
-                // pause.
+                // The answer comes at once, early or at the end; usually no pause follows it.
                 let answered = now + [0, 4, 1_700, 5_000][rng.usize(..4)];
                 world.answer(replica, answered);
                 let next = answered + [0, 0, 900, 5_500][rng.usize(..4)];
@@ -230,7 +229,7 @@ mod tests {
         world.poll(1, 1_000);
         world.poll(1, 3_000);
         assert_eq!(world.counted(10), "1111111222");
-        // The older poll is still held here after another replica has answered.
+        // This replica still holds the older poll after another replica has answered.
         let mut world = World::new();
         world.poll(0, 0);
         world.last = None;

@@ -152,7 +152,7 @@ async fn a_record_that_somebody_breaks_is_named_and_left_and_one_that_is_deleted
     }
     assert_eq!(agent.part(), held, "it keeps what it holds");
     let log = cluster.log("one");
-    assert!(log.contains("cpu.shop.checkout") && log.contains("parts of 1000001 together are not allowed"), "{log}");
+    assert!(log.contains("cpu.shop.checkout") && log.contains("a sum of parts of 1000001 is not allowed"), "{log}");
     let text = &objects(&cluster).get(OBJECT).await.unwrap().metadata.annotations.unwrap()["bloc.dev/parts"];
     assert_eq!(text, broken);
 

@@ -9,9 +9,9 @@ use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned, UserMessag
 
 /// Parses `T` from YAML.
 ///
-/// The YAML is first read as plain values, and these by the schema that the filters use for JSON,
-/// so that both accept the same and give the same errors. The position of a refused value is added
-/// if it can be found.
+/// The YAML is first read as plain values, then by the schema that the filters use for JSON. Both
+/// formats thus accept the same input and give the same errors. An error has the position of the
+/// refused value if it can be found.
 ///
 /// # Errors
 /// [`ConfigError::Malformed`] for text that is not YAML of that schema, or that has a duplicate
@@ -28,7 +28,7 @@ pub fn values(text: &str) -> Result<Value, ConfigError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(malformed)
 }
 
-/// Reads `T` from `values`, which are all or some of those of `text`.
+/// Reads `T` from `values`, which are all or some of the values in `text`.
 ///
 /// # Errors
 /// [`ConfigError`] with the path of the first value that does not fit and, if it can be found, its
@@ -56,7 +56,7 @@ fn is_service(path: &Path) -> bool {
     matches!(segments.next(), Some(Segment::Map { key }) if key == "services") && segments.count() == 1
 }
 
-/// The number that was found where text is expected. Except for the endpoints, all such text is
+/// The number that was found where text is expected. All such text except for endpoints is
 /// durations.
 fn number_for_text(reason: &str) -> Option<&str> {
     let (kind, rest) = reason.strip_prefix("invalid type: ")?.split_once(" `")?;

@@ -21,8 +21,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// A second in which these nodes ask for so much, holding what the record says. Returns part
-    /// and goal of each.
+    /// One second in which each node asks for this much and holds what the record says. Returns the
+    /// part and goal of each.
     fn second(&mut self, nodes: &[(&str, u32)]) -> Vec<(u32, u32)> {
         self.now += seconds(1.0);
         let mut told = Vec::new();
@@ -53,7 +53,7 @@ impl Lab {
         }
     }
 
-    /// The node lowers to this.
+    /// The node lowers its part to this.
     fn lower(&mut self, node: &str, to: u32, wants: u32) -> (u32, u32) {
         let number = self.record.entry(node).unwrap().number + 1;
         self.hear(node, &ask(number, to, wants))
@@ -73,7 +73,7 @@ fn hears_before_it_gives() {
     let mut lab = lab(&[]);
     assert_eq!(lab.seconds(3, &[("a", 100_000), ("b", 300_000)]), [(0, 0), (0, 0)]);
     assert_eq!(lab.second(&[("a", 100_000), ("b", 300_000)]), [(400_000, 400_000), (600_000, 600_000)]);
-    // Again, once it heard nobody for some time.
+    // The replica waits again after it heard nobody for some time.
     lab.now += LIVE;
     lab.record.free("a");
     assert_eq!(lab.seconds(3, &[("c", 100_000)]), [(0, 0)]);
@@ -90,11 +90,11 @@ fn a_new_record_gives_nothing_until_all_could_say_what_they_hold() {
     assert_eq!(lab.seconds(5, &[("a", 500_000)]), [(0, 0)]);
     assert!(lab.record.is_new());
     assert_eq!(lab.second(&[("a", 500_000)]), [(600_000, 600_000)]);
-    // The next loss is waited for as well.
+    // The replica waits after the next loss, too.
     lab.second(&[("a", 500_000)]);
     lab.record = Record::new();
     assert_eq!(lab.seconds(10, &[("a", 500_000)]), [(0, 0)]);
-    // Also if nobody asked when this one ended.
+    // It waits again if nobody asked when this wait ended.
     lab.now += HEARS;
     assert_eq!(lab.seconds(10, &[("a", 500_000)]), [(0, 0)]);
 }
@@ -129,7 +129,7 @@ fn many_nodes_leave_a_little_for_one_more() {
     nodes.push(("o", 500_000));
     lab.move_parts(&nodes);
     assert!(lab.record.part("o").get() >= 1_000_000 / 61 * 95 / 100, "{:?}", lab.record.part("o"));
-    // Also for one of them that needs more than before.
+    // This also holds for a node that needs more than before.
     nodes.iter_mut().for_each(|(_, wants)| *wants = 10_000);
     lab.seconds(2, &nodes);
     nodes[7].1 = 200_000;
@@ -139,7 +139,7 @@ fn many_nodes_leave_a_little_for_one_more() {
 
 #[test]
 fn what_is_left_is_for_the_node_that_lacks_it() {
-    // `a` should have some more of the rest, `b` lacks CPU.
+    // `a` should get more of the rest; `b` lacks CPU.
     let mut lab = lab(&[("a", 200_000), ("b", 100_000), ("c", 600_000)]);
     let told = lab.seconds(4, &[("a", 100_000), ("b", 300_000), ("c", 100_000)]);
     assert_eq!(told[0], (200_000, 200_000));
@@ -258,14 +258,14 @@ fn a_record_may_be_another_loss_if_nobody_was_heard_for_exactly_so_long() {
 
 #[test]
 fn what_was_told_to_leave_is_expected_for_exactly_so_long() {
-    // `a` could leave enough, and does not; then `b` is told, too.
+    // `a` could give up enough but does not; then `b` is told, too.
     for (waits, goal) in [(LEAVES - Duration::from_millis(1), 300_000), (LEAVES, 233_333)] {
         let mut lab = lab(&[("a", 600_000), ("b", 300_000), ("c", 100_000)]);
         let nodes = [("a", 100_000), ("b", 100_000), ("c", 400_000)];
         lab.seconds(3, &[("a", 600_000), ("b", 300_000), ("c", 100_000)]);
         let told = lab.second(&nodes);
         assert_eq!(told[1].1, 300_000, "{told:?}");
-        // The last one to ask has made the plan in which `a` is told.
+        // The last request has made the plan in which `a` is told.
         let began = lab.now;
         lab.now = began + waits;
         lab.hear("a", &ask(0, 600_000, 100_000));
@@ -276,7 +276,7 @@ fn what_was_told_to_leave_is_expected_for_exactly_so_long() {
 
 #[test]
 fn who_lacks_nothing_gets_more_only_if_it_is_worth_a_write() {
-    // One node, and so all of the limit is its: 950,000 is worth it from 997,500 on.
+    // One node should hold the whole limit. From 950,000, only 997,500 or more is worth a write.
     for (held, raised) in [(952_380, 1_000_000), (952_381, 952_381)] {
         let mut lab = lab(&[("a", held)]);
         let told = lab.seconds(4, &[("a", 100_000)]);
@@ -286,7 +286,7 @@ fn who_lacks_nothing_gets_more_only_if_it_is_worth_a_write() {
 
 #[test]
 fn with_many_nodes_a_plan_holds_for_a_moment() {
-    // All hold the same and want it; then the first one needs nothing any more, and the last one
+    // All nodes hold the same and want it. Then the first one needs nothing, and the last one needs
     // more.
     for (count, after, is_old) in
         [(FEW, Duration::ZERO, false), (FEW + 1, PLAN - Duration::from_millis(1), true), (FEW + 1, PLAN, false)]

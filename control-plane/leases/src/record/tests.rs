@@ -17,7 +17,7 @@ fn known() -> Record {
     record
 }
 
-/// What the record says of `a` after this.
+/// What the record has for `a` after this request.
 fn after(life: u64, ask: &Ask) -> (bool, Option<(u64, u64, u32, u32)>) {
     let mut record = known();
     let heard = record.hear("a", life, ask);
@@ -49,7 +49,7 @@ fn a_node_may_claim_what_is_free() {
     assert!(record.hear("c", 1, &ask(3, 600_000, 0)));
     assert_eq!(record.entry("c"), Some(&Entry { life: 1, number: 3, part: part(100_000), over: part(500_000) }));
     assert_eq!((record.held(), record.free_part()), (Part::WHOLE, Part::ZERO));
-    // What is over ends with the fall that was asked for.
+    // The excess ends with the fall that was asked for.
     assert!(record.hear("c", 1, &ask(4, 100_000, 0)));
     assert_eq!(record.entry("c"), Some(&Entry { life: 1, number: 4, part: part(100_000), over: Part::ZERO }));
 }
@@ -132,7 +132,7 @@ fn the_annotation_stays_below_256_kib_with_the_largest_numbers() {
         assert!(bytes < 256 << 10 && bytes > 249 << 10, "{length}: {bytes}");
         assert!(bytes <= record.bytes() + 40, "{length}: {bytes}");
     }
-    // Each byte takes six as JSON.
+    // Each byte counts as six.
     let mut record = Record::default();
     let hostile = (0..2_000_u32).map(|number| format!("{}{number}", "\u{1}\"\\".repeat(60)));
     let count = hostile.filter(|name| record.hear(name, MOST_COUNT, &largest)).count();

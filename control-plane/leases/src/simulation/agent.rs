@@ -1,4 +1,4 @@
-//! A node with its agent, as the agent is wired.
+//! A node and its agent, wired like the real agent.
 
 use crate::{Asks, Holder, Part, Tolds};
 use fastrand::Rng;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub const APP: &str = "shop/checkout";
 
-/// What is on the disk since the last fsync.
+/// What is on disk as of the last fsync.
 #[derive(Clone, Default)]
 struct Disk {
     life: u64,
@@ -23,15 +23,15 @@ pub struct Node {
     pub starts_at: Duration,
     pub asks_at: Duration,
     disk: Disk,
-    /// What is saved too late.
+    /// What reaches the disk too late.
     unsaved: Disk,
-    /// By how many milliseconds the clock is wrong.
+    /// The error of the clock in milliseconds.
     clock: i64,
     /// What the containers may use: the quotas, which stay when the agent is down.
     pub uses: Part,
     /// None: the node has no container of the application.
     pub need: Option<(Part, Part)>,
-    /// The chance, in percent, that the containers have not left what they are to leave.
+    /// The chance, in percent, that the containers do not give up what they should.
     pub clings: u8,
 }
 
@@ -53,7 +53,7 @@ impl Node {
         }
     }
 
-    /// What it needs: at least, and all.
+    /// Its minimum, and what it wants.
     pub fn needs(&self) -> (Part, Part) {
         self.need.unwrap_or_default()
     }
@@ -72,20 +72,20 @@ impl Node {
         }
         if rng.u8(0..3) == 0 {
             (self.disk, self.unsaved) = (Disk::default(), Disk::default());
-            // A new disk takes longer than a request is under way.
+            // Replacing a disk takes longer than any request.
             self.starts_at = now + Duration::from_millis(rng.u64(6_000..12_000));
         }
     }
 
-    /// Every 100 ms.
+    /// Called every 100 ms.
     pub fn step(&mut self, rng: &mut Rng, says_before: bool) {
         let least = self.needs().0;
         let Some(holder) = &mut self.holder else { return };
         let lease = holder.lease(APP);
         let allowed = match self.need {
-            // It left: the containers are gone.
+            // The node left the application: the containers are gone.
             None => Part::ZERO,
-            // After the loss of its disk it leaves the quotas alone until it hears what it holds.
+            // After losing its disk, the agent leaves quotas alone until it hears what it holds.
             Some(_) if lease.part == Part::ZERO => self.uses,
             Some(_) => lease.part.min(lease.goal.max(least)),
         };
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// Saves first.
+    /// Saves before it asks.
     pub fn ask(&mut self, saves: bool) -> Option<Asks> {
         let (least, wants) = self.needs();
         let holder = self.holder.as_ref()?;

@@ -1,6 +1,6 @@
-//! Nodes, replicas, a store and a network that break, in virtual time.
+//! Nodes, replicas, a store and a network with faults, in virtual time.
 //!
-//! After every event, the nodes use no more than the limit together, and each one no more than the
+//! After every event, the nodes together use no more than the limit, and each uses no more than the
 //! record says. Once faults are over, each gets what it should have and nobody writes.
 //!
 //! `BLOC_LEASES_SEEDS=100000 cargo test -p bloc-leases simulation` tries more seeds.
@@ -21,7 +21,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A world after faults, which are over.
+/// A world whose faults are over.
 fn healed(seed: u64, faults: Duration, mistake: Mistake) -> World {
     let mut world = World::new(seed, mistake);
     (0..world.nodes.len()).for_each(|node| world.wander(node));
@@ -40,7 +40,7 @@ fn assert_served(world: &World) {
     }
 }
 
-/// Runs it for each seed, in two threads; prints the seed that fails.
+/// Calls `run` for each seed, in two threads; prints the seed that fails.
 fn each(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
     let half = |odd: u64| {
         for seed in seeds.clone().filter(|seed| seed % 2 == odd) {
@@ -81,8 +81,8 @@ fn the_simulation_notices_each_mistake_of_its_users() {
 
 #[test]
 fn hardly_anybody_writes_while_needs_fluctuate_by_three_percent() {
-    // Where nodes with steady needs leave little to one that wants more, its level fluctuates by
-    // much more than they do.
+    // Where nodes with steady needs leave little for one that wants more, its level fluctuates much
+    // more than they do.
     let writing = std::sync::Mutex::new(Vec::new());
     each(seeds(80), |seed| {
         let mut world = healed(seed, seconds(5), Mistake::None);

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const STEP: Duration = Duration::from_millis(100);
 const ASKS: Duration = Duration::from_secs(1);
 
-/// What those who wire the crate could do wrong.
+/// Mistakes that users of the crate could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     None,
@@ -17,7 +17,7 @@ pub enum Mistake {
     AnswersBeforeWriting,
     /// A replica with an old record overwrites the present one.
     WritesWithoutComparing,
-    /// The agent says what it has left before it has left it.
+    /// The agent reports a fall before the quotas have fallen.
     SaysBeforeLowering,
     /// The agent does not save before it asks.
     SaysBeforeSaving,
@@ -26,7 +26,7 @@ pub enum Mistake {
 enum Message {
     Asks(usize, Asks),
     Tolds(usize, Tolds),
-    /// What the watch of a replica brings.
+    /// An update from a replica's watch.
     Cache(usize, u64, Record),
 }
 
@@ -35,7 +35,7 @@ struct Replica {
     grantor: Grantor,
     cache: Record,
     version: u64,
-    /// Its clock started then.
+    /// When its clock started.
     started: Duration,
 }
 
@@ -46,7 +46,7 @@ pub struct World {
     replicas: Vec<Replica>,
     pub record: Record,
     version: u64,
-    /// By time and then in any order.
+    /// Ordered by time, then at random.
     network: BTreeMap<(Duration, u64), Message>,
     cuts: BTreeSet<(usize, usize)>,
     pub faults: bool,
@@ -63,7 +63,7 @@ impl World {
         Self { now, rng, nodes, replicas, record, version: 0, network, cuts, faults: true, mistake }
     }
 
-    /// How many writes there were.
+    /// The number of writes.
     pub const fn writes(&self) -> u64 {
         self.version
     }
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// The record is lost; no agent is down or cut off.
+    /// Loses the record while no agent is down or cut off.
     pub fn lose_record(&mut self) {
         self.record = Record::new();
         self.version += 1;
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Something breaks, or comes back, or wanders.
+    /// Breaks, heals or changes something.
     fn fail(&mut self) {
         let (node, replica) = (self.rng.usize(0..self.nodes.len()), self.rng.usize(0..self.replicas.len()));
         match self.rng.u32(0..200) {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// It forgets what it heard; its cache is of now or older.
+    /// The replica forgets what it heard. Its cache is current or older.
     fn restart(&mut self, replica: usize) {
         let one = &mut self.replicas[replica];
         (one.grantor, one.started) = (Grantor::default(), self.now);
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// A node needs something else, or leaves the application.
+    /// Changes what a node needs, or makes it leave the application.
     pub fn wander(&mut self, node: usize) {
         let rng = &mut self.rng;
         let most = [1_000, 200_000, 1_500_000][rng.usize(0..3)];
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// Nodes that were silent for long and are deleted.
+    /// Frees deleted nodes that have been silent for long.
     fn free(&mut self) {
         for replica in 0..self.replicas.len() {
             let one = &self.replicas[replica];

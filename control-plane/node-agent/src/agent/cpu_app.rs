@@ -35,13 +35,13 @@ pub(super) struct CpuApp {
     pub(super) config: CpuConfig,
     pub(super) cpu: App<Id>,
     pub(super) groups: Groups<Bandwidth, Use>,
-    /// What this node holds of a limit over nodes, in this step.
+    /// What this node holds of a cluster-wide limit, in this step.
     pub(super) lease: Option<Lease>,
     /// What the containers could use, over the last half second.
     pub(super) wanted: Window,
     /// Why the limit is not as low as the lease, in this step.
     pub(super) short: Option<Refused>,
-    /// For how many seconds containers have waited for more of a limit over nodes.
+    /// How many seconds containers have waited for more of a cluster-wide limit.
     pub(super) waited: u32,
 }
 
@@ -220,7 +220,7 @@ impl CpuApp {
         }
     }
 
-    /// Returns whether the originals could be saved, which must be so before the first change.
+    /// Returns whether the originals could be saved, which must precede the first change.
     fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
         let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
         let limit = self.limit(node, |id| is_new(id) || self.cpu.quota(id).is_some());
@@ -269,9 +269,9 @@ impl CpuApp {
         }
     }
 
-    /// Writes the quotas that differ from the files: those that fall first, then those that rise,
-    /// only as far as the limit allows with what is in force. A quota that could not be lowered
-    /// keeps others from rising.
+    /// Writes the quotas that differ from the files: falling ones first, then rising ones as far as
+    /// the limit has room beside what is in force. A quota that could not be lowered keeps others
+    /// from rising.
     fn apply(&mut self, node: &mut Node, time: Duration) {
         if !node.enforcing {
             return;
@@ -332,7 +332,7 @@ impl CpuApp {
                 cores: Some(0.0),
                 used_seconds: 0.0,
             });
-            // While observing, the agent does not give what the files have.
+            // While observing, the quotas in the files are not the agent's.
             let written = member.written.cores().filter(|_| node.enforcing);
             pod.cores = pod.cores.zip(written).map(|(cores, more)| cores + more.get());
             pod.used_seconds += member.more.readings.used().as_secs_f64();

@@ -1,13 +1,13 @@
-//! The CPU of an application with a limit over nodes: what this node holds of it.
+//! The CPU of an application with a cluster-wide limit: what this node holds of it.
 //!
 //! The limit in force is `min(part, max(goal, sum of the minimums))` of the application's. A node
 //! that holds nothing gives its containers their original quotas.
 //!
 //! After a restart, containers have the quotas of an earlier agent until they are admitted, a
-//! second later. These count as in use, so that nothing is given away that is in force.
+//! second later. These count as in use, so no quota in force is given away.
 //!
 //! Containers that use more than a new part keep their own quotas for [`WAIT`] seconds, because
-//! other nodes may give. Then they get what there is, because containers elsewhere are limited,
+//! other nodes may give. Then they get what is available, because containers elsewhere are limited,
 //! too.
 
 use super::cpu_app::{CpuApp, CpuMember};
@@ -41,7 +41,7 @@ impl CpuApp {
         }
         if !holds(lease) && self.groups.members.keys().any(|id| self.cpu.quota(id).is_some()) {
             let app = self.groups.app();
-            tracing::info!(app, "this node holds nothing of the limit; its containers get their own quotas");
+            tracing::info!(app, "this node holds no part of the limit; its containers get their original quotas");
             self.keep(node, now, &BTreeMap::new());
             node.unplaced = true;
         }
@@ -66,7 +66,7 @@ impl CpuApp {
         }
     }
 
-    /// Counts, once a second, if this node is not within the limit.
+    /// Counts a failure, once a second, if this node exceeds its limit.
     pub(super) fn count_lease(&mut self, node: &mut Node) {
         if let Some(refused) = self.short {
             self.groups.refuse(node, refused);
@@ -76,12 +76,12 @@ impl CpuApp {
         }
         if self.waited > WAIT && self.lease.is_some_and(|lease| lease.part == Part::ZERO) {
             let app = self.groups.app();
-            node.tally.error(tally::LIMIT, &format!("{app}: this node holds nothing of the limit, and none is free"));
+            node.tally.error(tally::LIMIT, &format!("{app}: this node holds no part of the limit, and none is free"));
         }
     }
 
-    /// The quotas of containers that an earlier agent has changed, and that are not admitted yet. A
-    /// container that was refused has its own quota.
+    /// The quotas of containers that an earlier agent changed and that are not admitted yet. A
+    /// refused container has its own quota.
     fn taken_over(&self, node: &Node) -> Cores {
         let of = |(id, member): (&Id, &CpuMember)| {
             let comes = member.phase == Phase::Joining || !member.theirs && member.written.is_above(member.original);
@@ -91,15 +91,15 @@ impl CpuApp {
         self.groups.members.iter().filter_map(of).sum()
     }
 
-    /// A container is not admitted now.
+    /// Leaves out a container for now.
     pub(super) fn leave_out(&mut self, node: &mut Node, now: Duration, id: &Id, is_refused: bool) {
         let Some(member) = self.groups.members.get_mut(id) else { return };
         member.more.readings.observed = Default::default();
         if is_refused && member.known && self.lease.is_some() {
-            // The quota that an earlier agent gave it would count as long as it is there.
+            // The quota from an earlier agent would count as long as it is in force.
             self.lose(node, now, id);
         } else {
-            // It may have a quota of an earlier agent, or of the time before a pause.
+            // It may have a quota from an earlier agent, or from before a pause.
             self.groups.raise(node, id);
         }
     }
@@ -115,8 +115,8 @@ impl CpuApp {
         self.counted().into_iter().map(|(_, member)| member.more.least).sum()
     }
 
-    /// The containers that need a part: those that are admitted, and those joining, as far as the
-    /// whole limit has room for their minimums.
+    /// The containers that need a part: admitted ones, and joining ones as far as the whole limit
+    /// has room for their minimums.
     fn counted(&self) -> Vec<(&Id, &CpuMember)> {
         let is_in = |(id, _): &(&Id, &CpuMember)| self.cpu.quota(id).is_some();
         let (mut counted, mut others): (Vec<_>, Vec<_>) = self.groups.members.iter().partition(is_in);
@@ -148,7 +148,7 @@ impl CpuApp {
         self.wanted.push(wants.get());
     }
 
-    /// What this node uses and wants of the limit; none: nothing.
+    /// What this node uses and wants of the limit, if anything.
     pub(super) fn lease_use(&self, node: &Node) -> Option<Use> {
         let under = self.lease?;
         if self.groups.members.is_empty() {
@@ -164,8 +164,8 @@ impl CpuApp {
         Some(Use { wants: part(wants), least: part(least), own: own.map(part), held, under })
     }
 
-    /// Whether containers cannot be admitted, because this node holds nothing of the limit. They
-    /// lose what an earlier agent gave them after a while.
+    /// Whether containers cannot be admitted because this node holds nothing of the limit. After a
+    /// while, they lose what an earlier agent gave them.
     pub(super) fn holds_nothing(&mut self, node: &mut Node, now: Duration, ready: &[(Id, Start)]) -> bool {
         if self.lease.is_none_or(|lease| lease.part > Part::ZERO) {
             return false;

@@ -50,7 +50,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.pods.iter().map(|(uid, pod)| (uid, &pod.group))
     }
 
-    /// Takes what the files have now as written.
+    /// Takes the files' present content as written.
     pub(super) fn refresh(&mut self) {
         let members = self.members.values_mut().map(|member| (&member.group, &mut member.written));
         let pods = self.pods.values_mut().map(|pod| (&pod.group, &mut pod.written));
@@ -110,8 +110,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         node.save()
     }
 
-    /// The sum of the originals of these containers, for each pod at most the pod's. None: one pod
-    /// is unlimited.
+    /// The sum of these containers' originals, for each pod at most the pod's own. None: a pod is
+    /// unlimited.
     pub(super) fn own<A: Sum + PartialOrd>(
         &self,
         amount: impl Fn(S) -> Option<A>,
@@ -148,8 +148,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         ids.iter().any(|(id, _)| self.members.get(id).is_some_and(|member| member.known))
     }
 
-    /// Looks for foreign writes, and raises paused containers for which that failed at first.
-    /// Returns those that are gone.
+    /// Looks for foreign writes, and retries to raise paused containers. Returns the containers
+    /// that are gone.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) -> Vec<Id> {
         let mut gone = Vec::new();
         let ids: Vec<Id> = self.members.keys().cloned().collect();
@@ -166,7 +166,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         gone
     }
 
-    /// Updates the pod of a paused container after changes of other containers.
+    /// Updates the pod of a paused container after changes to other containers.
     pub(super) fn follow(&mut self, node: &mut Node, id: &Id) {
         if let Some(written) = self.members.get(id).map(|member| member.written) {
             self.follow_with(node, id, written);
@@ -210,8 +210,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         }
     }
 
-    /// Whether a container and its pod have what was written. If not, what they have is the
-    /// original from now on.
+    /// Whether a container and its pod have what was written. If not, what they have becomes the
+    /// original.
     fn is_ours(&mut self, node: &mut Node, now: Duration, id: &Id) -> Result<bool, GroupError> {
         let (Some(member), Some(pod)) = (self.members.get_mut(id), self.pods.get_mut(&id.uid)) else {
             return Ok(false);
@@ -258,7 +258,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         Ok(false)
     }
 
-    /// Leaves a container alone, with at least its original; of CPU shares with its original.
+    /// Leaves a container alone, with at least its original, or just its original CPU shares.
     pub(super) fn pause(&mut self, node: &mut Node, now: Duration, id: &Id) {
         if let Some(member) = self.members.get_mut(id) {
             member.phase = Phase::Paused { until: now + PAUSE };
@@ -266,7 +266,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.raise(node, id);
     }
 
-    /// Gives a container what it has while it is not managed.
+    /// Gives a container the setting that it has while unmanaged.
     pub(super) fn raise(&mut self, node: &mut Node, id: &Id) {
         let Some(member) = self.members.get_mut(id).filter(|_| node.enforcing) else { return };
         // It may have been resized since the last check.
@@ -284,10 +284,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         }
     }
 
-    /// Writes a container's setting. The pod's is raised before, or lowered after that.
+    /// Writes a container's setting. Raises the pod's before, or lowers it after that.
     fn write(&mut self, node: &mut Node, id: &Id, to: S) -> Result<(), GroupError> {
         let Some(pod) = self.pods.get_mut(&id.uid) else { return Ok(()) };
-        // A resize since the last check is somebody's intention.
+        // A resize since the last check is intentional.
         let of_pod = S::read(&pod.group)?;
         if of_pod != pod.written {
             pod.adopt(of_pod);
@@ -301,7 +301,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             Some(member) => node.set(&member.group, &mut member.written, to),
             None => Ok(()),
         };
-        // Also if the container is gone, because another one may start in the pod.
+        // Even if the container is gone, because another one may start in the pod.
         if written.as_ref().err().is_none_or(GroupError::is_gone) {
             match node.set(&pod.group, &mut pod.written, target) {
                 // Something else in the pod uses memory; its containers have their own limits.
@@ -312,10 +312,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         written
     }
 
-    /// Forgets a container, and restores it if it still exists. While observing nothing is restored
-    /// here, so what could not be restored before stays in the file.
+    /// Forgets a container, and restores it if it still exists. While observing, nothing is
+    /// restored here; what could not be restored before stays in the file.
     pub(super) fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        // A foreign write of the last second counts, too.
+        // A foreign write in the last second counts, too.
         let _ = self.is_ours(node, now, id);
         let Some(member) = self.members.get(id) else { return };
         let changed = node.enforcing && S::of(&node.state).has(&member.path);

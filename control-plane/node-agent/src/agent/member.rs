@@ -1,4 +1,4 @@
-//! A container of an application and its pod, and one resource of them.
+//! A container of an application, its pod, and one resource of both.
 
 use crate::cgroup::Group;
 use crate::pods::{Container, Pod};
@@ -34,16 +34,16 @@ pub(super) enum Phase {
     },
 }
 
-/// A container with its group. `S` is its setting, `M` what else is known of it.
+/// A container with its group. `S` is its setting, `M` what else is known about it.
 #[derive(Debug)]
 pub(super) struct Member<S, M> {
     pub(super) pod: String,
     pub(super) container: String,
     pub(super) group: Group,
-    /// Below the tree.
+    /// Relative to the tree.
     pub(super) path: PathBuf,
     pub(super) original: S,
-    /// What the files have, as far as the agent knows.
+    /// What the files contain, as far as the agent knows.
     pub(super) written: S,
     pub(super) phase: Phase,
     /// Whether it was admitted; its part of the limit stays reserved while it is paused.
@@ -79,14 +79,14 @@ impl<S, M> Member<S, M> {
         ends
     }
 
-    /// Its minimum has changed: it is admitted again.
+    /// Admits it again: its minimum has changed.
     pub(super) fn join_again(&mut self) {
         if self.is_managed() {
             self.phase = Phase::Joining;
         }
     }
 
-    /// Takes over a foreign write.
+    /// Adopts a foreign write.
     pub(super) fn adopt(&mut self, now: S)
     where
         S: Setting,
@@ -99,22 +99,21 @@ impl<S, M> Member<S, M> {
 #[derive(Debug)]
 pub(super) struct PodGroup<S> {
     pub(super) group: Group,
-    /// Below the tree.
+    /// Relative to the tree.
     pub(super) path: PathBuf,
     pub(super) original: S,
     pub(super) written: S,
 }
 
 impl<S: Setting> PodGroup<S> {
-    /// Takes over a foreign write.
+    /// Adopts a foreign write.
     pub(super) fn adopt(&mut self, now: S) {
         self.original = now.adopted(self.written, self.original);
         self.written = now;
     }
 
-    /// The pod's setting for these originals and settings of its containers: it exceeds its
-    /// original by as much as they exceed theirs, and is never below it, so that a resize in place
-    /// finds room.
+    /// The pod's setting for these originals and settings of its containers. It exceeds its
+    /// original by as much as theirs do, and is never below it, so an in-place resize finds room.
     fn target(&self, containers: impl Iterator<Item = (S, S)>) -> S {
         let Some(original) = self.original.amount(self.original) else { return self.original };
         let (mut more, mut less, mut unlimited, mut largest) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -136,7 +135,7 @@ impl<S: Setting> PodGroup<S> {
     }
 }
 
-/// What else is known of a container.
+/// What else is known about a container.
 pub(super) trait More<S: Setting>: Sized {
     /// The setting of a pod's group for these settings of its containers.
     fn of_pod<'a>(pod: &PodGroup<S>, containers: impl Iterator<Item = (&'a Member<S, Self>, S)>) -> S

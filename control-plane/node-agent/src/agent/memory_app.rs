@@ -17,7 +17,7 @@ pub(super) struct Use {
     /// The guaranteed minimum.
     pub(super) least: Bytes,
     pub(super) last: Usage,
-    /// Whether nobody has what it needs.
+    /// Whether nobody could give what it needs.
     pub(super) short: bool,
     /// Whether an alarm waits for `quiet` to pass.
     pub(super) asked: bool,
@@ -37,7 +37,7 @@ pub(super) struct MemoryApp {
     pub(super) read: Duration,
     pub(super) grants: u64,
     pub(super) refused_grants: u64,
-    /// Processes that the kernel has killed in a pod, by its uid.
+    /// Processes that the kernel killed in each pod, by uid.
     pub(super) kills: BTreeMap<String, u64>,
 }
 
@@ -144,7 +144,7 @@ impl MemoryApp {
         }
         for (id, _) in &ready {
             if self.groups.members.get(id).is_some_and(|member| !member.is_managed()) {
-                // It may have a limit of an earlier agent, or of the time before a pause.
+                // It may have a limit from an earlier agent, or from before a pause.
                 self.groups.raise(node, id);
             }
         }
@@ -156,7 +156,7 @@ impl MemoryApp {
         }
     }
 
-    /// Returns whether the originals could be saved, which must be so before the first change.
+    /// Returns whether the originals could be saved, which must precede the first change.
     fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
         let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
         let limit = self.limit(node, |id| is_new(id) || self.memory.of(id).is_some());

@@ -13,10 +13,10 @@ use crate::setting::Setting;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long further alarms of a container wait after one for which it needed nothing, because its
-/// page cache is at the limit, or for which nobody had memory.
+/// How long a container's further alarms wait after one that brought nothing: only page cache was
+/// at the limit, or nobody had memory to give.
 const QUIET: Duration = Duration::from_millis(250);
-/// How old the use of containers may be from which memory is taken.
+/// How old a container's use may be when memory is taken from it.
 const FRESH: Duration = Duration::from_millis(20);
 
 impl MemoryApp {
@@ -61,7 +61,7 @@ impl MemoryApp {
         let lacks = self.lacks(id);
         // A grant is a whole step.
         if lacks + self.config.rule.step > self.memory.pool() && now.saturating_sub(self.read) >= FRESH {
-            // Nothing may be taken that is in use by now.
+            // Memory that is in use by now must not be taken.
             self.read(node, now, false);
             self.memory.observe(&self.uses());
         }
@@ -81,7 +81,7 @@ impl MemoryApp {
         }
     }
 
-    /// What a container lacks to be a step above its use.
+    /// What a container's limit lacks to be a step above its use.
     fn lacks(&self, id: &Id) -> Bytes {
         let used = self.groups.members.get(id).map(|member| member.more.last.working_set());
         used.zip(self.memory.of(id)).map_or(Bytes::ZERO, |(used, limit)| used + self.config.rule.step - limit)
@@ -141,7 +141,7 @@ impl MemoryApp {
         }
     }
 
-    /// Version 2 counts for the pod, too. The group of a container may be removed with its process.
+    /// Version 2 also counts for the pod: a container's group may be removed with its process.
     fn count_kills(&mut self, version: Version) {
         for (uid, pod) in self.groups.pods() {
             let containers = self.groups.members.iter().filter(|(id, _)| id.uid == *uid);
@@ -164,7 +164,7 @@ impl MemoryApp {
         read.map(|(id, member)| (id.clone(), member.more.last.working_set())).collect()
     }
 
-    /// Writes the limits that differ from the files: those that fall first.
+    /// Writes the limits that differ from the files, falling ones first.
     fn apply(&mut self, node: &mut Node, now: Duration) {
         if !node.enforcing {
             return;
@@ -191,7 +191,7 @@ impl MemoryApp {
     fn watch(&mut self, node: &mut Node, id: &Id) {
         let Some(member) = self.groups.members.get_mut(id).filter(|member| member.is_managed()) else { return };
         let Some(limit) = self.memory.of(id) else { return };
-        // Version 1 needs the limit.
+        // Version 1 watches one limit.
         if node.tree.version() == Version::V1 || !member.more.watched {
             member.more.watched = node.watch(id, &member.group, limit);
         }
@@ -213,7 +213,7 @@ fn target(version: Version, rule: Rule, member: &Member<Limits, Use>, limit: Byt
     };
     let high = match version {
         Version::V1 => None,
-        // A container that is only slowed down and gets no more would hang.
+        // A container that is only throttled and gets no more would hang.
         Version::V2 if short => Some(max),
         Version::V2 => {
             let taken = (total - limit).min(clean).min(*cache);

@@ -16,8 +16,8 @@ pub struct Capacity {
     pub memory: Bytes,
 }
 
-/// How much page cache may be reclaimed from one check to the next: the kernel frees it before the
-/// write of a limit returns.
+/// How much page cache may be reclaimed between two checks: the write of a limit returns only after
+/// the kernel has freed it.
 pub(super) const CACHE: Bytes = Bytes::mebi(256);
 
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub(super) struct Node {
     pub(super) alarms: Option<Alarms<Id>>,
     pub(super) capacity: Capacity,
     pub(super) requested: Cores,
-    /// What this node holds of limits over nodes; none without a control plane.
+    /// What this node holds of cluster-wide limits; none without a control plane.
     pub(super) leases: Option<Leases>,
     pub(super) enforcing: bool,
     pub(super) override_limits: bool,
-    /// Containers or configuration have changed, or a container has no group.
+    /// Whether containers or configuration changed, or a container has no group.
     pub(super) unplaced: bool,
 }
 
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Writes a setting if it differs from what is written.
+    /// Writes a setting if it differs from `written`.
     pub(super) fn set<S: Setting>(&mut self, group: &Group, written: &mut S, to: S) -> Result<(), GroupError> {
         if *written != to {
             to.write(group, written)?;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a step may restore: less than the silence after which the guardian kills. The rest is
-/// tried again each second.
+/// retried each second.
 const IN_A_STEP: Duration = Duration::from_secs(2);
 /// The same at the end, when the guardian waits longer.
 const AT_THE_END: Duration = Duration::from_secs(5);
@@ -53,14 +53,14 @@ pub struct Agent {
     apps: Resources,
     /// Containers at their memory limit that were not served yet.
     asking: BTreeSet<Id>,
-    /// Whether containers were given to applications since the start.
+    /// Whether containers were assigned to applications since the start.
     placed: bool,
     steps: u64,
     now: Duration,
 }
 
 impl Agent {
-    /// An agent that manages nothing yet. `state` has what an earlier one has left.
+    /// An agent that manages nothing yet. `state` is what an earlier agent left.
     pub fn new(tree: Tree, state: State, capacity: Capacity) -> Self {
         Self {
             node: Node::new(tree, state, capacity),
@@ -80,7 +80,7 @@ impl Agent {
         self
     }
 
-    /// Applies a configuration. What it does not manage gets its originals.
+    /// Applies a configuration. Groups that it does not manage get their originals.
     pub fn set_config(&mut self, config: Config) {
         let enforcing = config.mode == Mode::Enforce;
         if enforcing != self.node.enforcing {
@@ -147,7 +147,7 @@ impl Agent {
             }
             let asking = self.node.wait(if self.asking.is_empty() { left } else { Duration::ZERO });
             self.asking.extend(asking);
-            // The next step must not be late because of them.
+            // Serving them must not delay the next step.
             while Instant::now() < until
                 && let Some(id) = self.asking.pop_first()
             {
@@ -155,7 +155,7 @@ impl Agent {
                     running.ask(&mut self.node, began.elapsed(), &id);
                 }
             }
-            // The kernel reports a container that stays at its limit again and again.
+            // The kernel repeatedly reports a container that stays at its limit.
             std::thread::sleep(ALARM_PAUSE.min(until.saturating_duration_since(Instant::now())));
         }
     }
@@ -170,7 +170,7 @@ impl Agent {
                 wanted.entry(name).or_default().insert(id, Wanted { pod, container });
             }
         }
-        // A container that changes its application is put back before it is added.
+        // A container that moves to another application is put back before it is added.
         for apps in self.apps.all() {
             apps.keep(&mut self.node, self.now, &wanted);
         }
@@ -181,8 +181,8 @@ impl Agent {
         self.put_back_others();
     }
 
-    /// Reports the use of limits over nodes, and gives back what no application uses, once it is
-    /// known which containers run here.
+    /// Once the containers on this node are known, reports the use of cluster-wide limits and gives
+    /// back what no application uses.
     fn settle(&mut self) {
         let Some(leases) = self.node.leases.as_ref().filter(|_| self.placed) else { return };
         let cpu = &self.apps.cpu;
@@ -250,7 +250,7 @@ impl Agent {
         self.node.leases.as_ref()
     }
 
-    /// Whether the next step is one that checks.
+    /// Whether the next step is a check.
     pub const fn is_due(&self) -> bool {
         self.steps.is_multiple_of(CHECK_STEPS)
     }
@@ -263,7 +263,7 @@ impl Agent {
         self.apps.qos.values().flat_map(QosApp::pods).collect()
     }
 
-    /// Adds answers of a pod. A pod that no application moves shares for is ignored.
+    /// Adds answers of a pod. A pod whose shares no application moves is ignored.
     pub fn answered(&mut self, pod: &PodName, more: Answers) {
         for running in self.apps.qos.values_mut() {
             running.answered(pod, more);

@@ -1,7 +1,7 @@
 //! The CPU shares of an application on this node.
 //!
-//! Pods of different parent groups, such as guaranteed and burstable ones, do not compete on the
-//! same level. So each parent has an account of its own.
+//! Pods under different parent groups, such as guaranteed and burstable ones, do not compete on the
+//! same level. Each parent therefore has its own account.
 
 use super::groups::Groups;
 use super::member::{Id, Member, More, Phase, PodGroup, Wanted};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PER_CORE: f64 = 1_024.0;
-/// The smallest weight of version 2, as runtimes convert it to shares.
+/// The smallest version 2 weight in shares, as runtimes convert it.
 const LEAST_WEIGHT: f64 = 262_142.0 / 9_999.0;
 
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub(super) struct Share {
     /// The parent of its pod's group.
     parent: PathBuf,
     requests: Cores,
-    /// The own shares of the pod's containers that do not belong to the application.
+    /// The shares of the pod's containers that do not belong to the application.
     beside: f64,
-    /// The difference from its own shares; counts while it is managed.
+    /// The difference from its own shares; counts only while managed.
     moved: f64,
 }
 
@@ -39,7 +39,7 @@ impl Member<Weight, Share> {
         own(Some(self.original), self.more.requests)
     }
 
-    /// The fraction of its own below which the file cannot go.
+    /// The fraction of its own shares below which the file cannot go.
     fn least_part(&self) -> f64 {
         self.original.least() / self.original.get() as f64
     }
@@ -135,7 +135,7 @@ impl Resource for QosApp {
 }
 
 impl QosApp {
-    /// The own shares of a pod's containers that are not the application's, or do not run yet.
+    /// The shares of a pod's containers that are not the application's or do not run yet.
     fn beside(&self, tree: &Tree, pod: &Pod) -> f64 {
         let mut beside = 0.0;
         for container in &pod.containers {
@@ -190,7 +190,7 @@ impl QosApp {
         }
         // The originals must be saved before the first change.
         if node.enforcing && !self.groups.remember(node, ready.iter()) {
-            // One may have shares of an earlier agent.
+            // They may have shares from an earlier agent.
             ready.iter().for_each(|id| self.groups.raise(node, id));
             return;
         }
@@ -220,7 +220,7 @@ impl QosApp {
         if !node.enforcing {
             return;
         }
-        // Falls first, so that the sum does not exceed what it was.
+        // Falls come first, so the sum never exceeds its old value.
         changes
             .sort_by_key(|(id, to)| self.groups.members.get(id).is_some_and(|member| to.get() > member.written.get()));
         for (id, to) in changes {
@@ -228,7 +228,7 @@ impl QosApp {
                 self.lose(node, now, &id);
             }
         }
-        // Their pods still have what was moved to or from them.
+        // The pods of paused containers still have moved shares.
         for id in &paused {
             self.groups.follow(node, id);
         }

@@ -6,9 +6,8 @@ use crate::cores::Cores;
 use crate::cpu::Interval;
 use std::time::Duration;
 
-/// After so many intervals in a row without use and throttling, a container is idle. Throttling
-/// is counted at the end of a period, which is over by then, unless it is longer than the usual
-/// 100 ms.
+/// A container is idle after this many consecutive intervals without use and throttling. Throttling
+/// is counted at the end of a period, which is over by then unless it exceeds the usual 100 ms.
 const IDLE: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +33,9 @@ pub(super) struct Readings {
     first: Option<Reading>,
     last: Option<Reading>,
     shown: Option<Reading>,
-    /// Intervals in a row without use and throttling.
+    /// Consecutive intervals without use and throttling.
     idle: u32,
-    /// Steps in which it was observed before it comes under the limit, and the sum of its use in
-    /// them.
+    /// The steps in which it was observed before admission, and the sum of its use in them.
     pub(super) observed: (u32, Cores),
 }
 
@@ -67,7 +65,7 @@ impl Readings {
         self.observed = (steps + 1, used + interval.used);
     }
 
-    /// Its mean use, if it was observed for at least so many steps.
+    /// Its mean use, if it was observed for at least this many steps.
     pub(super) fn mean_after(&self, least: u32) -> Option<Cores> {
         let (steps, used) = self.observed;
         (steps >= least).then(|| used * (1.0 / f64::from(steps)))
@@ -123,7 +121,7 @@ mod tests {
         for _ in 0..IDLE {
             assert_eq!(read().unwrap().unwrap().throttled, 0.0);
         }
-        // It is idle, and this file is not read.
+        // The container is idle: this file is not read.
         write(60_000, &stat(10, 10));
         assert_eq!(read().unwrap().unwrap().throttled, 0.0);
         write(70_000, &stat(10, 8));

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// One resource of the containers of one application.
 pub(super) trait Resource: Sized {
     type Setting: Kept;
-    /// What else is known of a container.
+    /// What else is known about a container.
     type More: More<Self::Setting>;
     type Config;
 
@@ -31,7 +31,7 @@ pub(super) trait Resource: Sized {
     /// The requests of a wanted container, or the other containers of its pod, may have changed.
     fn renew(&mut self, node: &Node, id: &Id, new: &Wanted<'_>);
 
-    /// A container leaves: its group is put back next.
+    /// A container leaves; its group is restored next.
     fn detach(&mut self, node: &mut Node, id: &Id);
 
     /// Looks for foreign writes once more, at the end.
@@ -39,7 +39,7 @@ pub(super) trait Resource: Sized {
         self.groups_mut().check(node, now);
     }
 
-    /// Puts back the containers that are not wanted any more.
+    /// Puts back the containers that are no longer wanted.
     fn keep(&mut self, node: &mut Node, now: Duration, wanted: &BTreeMap<Id, Wanted<'_>>) {
         let members = self.groups().members.keys();
         let unwanted: Vec<Id> = members.filter(|id| !wanted.contains_key(id)).cloned().collect();
@@ -98,10 +98,10 @@ pub(super) type Placed<'a> = BTreeMap<&'a AppName, BTreeMap<Id, Wanted<'a>>>;
 pub(super) trait AnyApps {
     /// Applies a configuration, and puts back what it does not manage.
     fn configure(&mut self, node: &mut Node, now: Duration, config: &Config);
-    /// Puts back what is not wanted any more.
+    /// Puts back what is no longer wanted.
     fn keep(&mut self, node: &mut Node, now: Duration, wanted: &Placed<'_>);
     fn add(&mut self, node: &mut Node, now: Duration, config: &Config, wanted: &Placed<'_>);
-    /// Takes what the files have now as written.
+    /// Takes the files' present content as written.
     fn refresh(&mut self);
     /// Forgets all containers after a last look for foreign writes.
     fn end(&mut self, node: &mut Node, now: Duration);

@@ -7,7 +7,7 @@ use bloc_leases::Part;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The agent at one moment. Applications are by name, counters since the start.
+/// A snapshot. Applications are keyed by name; counters count since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     pub cpu: BTreeMap<String, AppCpu>,
@@ -23,7 +23,7 @@ pub struct Status {
 pub struct AppCpu {
     /// The limit in force.
     pub limit: Cores,
-    /// The part of it that no container has.
+    /// The part of `limit` that no container has.
     pub free: Cores,
     pub lease: Option<AppLease>,
     pub containers: Vec<ContainerCpu>,
@@ -32,10 +32,10 @@ pub struct AppCpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppLease {
     pub part: Part,
-    /// What it is to keep of that, because others need the rest.
+    /// The part to shrink to, because others need the rest.
     pub goal: Part,
     pub held: Part,
-    /// Since when no replica has confirmed it.
+    /// How long no replica has confirmed it.
     pub age: Duration,
 }
 
@@ -43,7 +43,7 @@ pub struct AppLease {
 pub struct AppMemory {
     /// The limit in force.
     pub limit: Bytes,
-    /// The part of it that no container has.
+    /// The part of `limit` that no container has.
     pub pool: Bytes,
     pub grants: u64,
     pub refused_grants: u64,

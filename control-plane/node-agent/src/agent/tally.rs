@@ -28,7 +28,7 @@ const FORGET: Duration = Duration::from_secs(600);
 pub(super) struct Tally {
     pub(super) writes: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,
-    /// Logs the first failure of a subject, and then each time that their number has doubled.
+    /// Logs the first failure of a subject, then one each time their number has doubled.
     logged: Throttle,
 }
 
@@ -39,8 +39,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts a failure, and logs it unless there were too many about the subject: the text up to
-    /// its first colon.
+    /// Counts a failure, and logs it unless its subject had too many. The subject is the text up to
+    /// the first colon.
     pub(super) fn error(&mut self, kind: &'static str, error: &dyn Display) {
         self.count(kind);
         if let Some(count) = self.logged.due(&subject(kind, &error.to_string()), Instant::now()) {

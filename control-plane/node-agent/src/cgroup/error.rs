@@ -12,10 +12,10 @@ pub enum GroupError {
     Write { path: PathBuf, text: String, error: io::Error },
     #[error("{path}: {text:?} cannot be parsed; expected: {expected}")]
     Text { path: PathBuf, text: String, expected: &'static str },
-    /// A memory limit below what is in use, for which the kernel would kill. It was not written.
+    /// A memory limit below the use, at which the kernel would kill. It was not written.
     #[error("{path}: {limit} is below what is in use; allowed: {used} and more")]
     InUse { path: PathBuf, limit: Bytes, used: Bytes },
-    /// A directory that is not one of control groups with quotas.
+    /// A directory that is not a control group with quotas.
     #[error("{path}: {problem}; expected: {expected}")]
     Tree { path: PathBuf, problem: &'static str, expected: &'static str },
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Longer than most: the kernel writes a few lines.
+/// Longer than most files: the kernel writes few lines.
 const CHUNK: usize = 4_096;
 
 /// A file that is opened when it is first read and stays open: opening it each time costs seven
@@ -54,7 +54,7 @@ impl Kept {
 
 /// Replaces the content of an existing file.
 pub fn write(path: &Path, text: &str) -> Result<(), GroupError> {
-    // Creating a file in a group is EACCES, which would hide that the group has no such file.
+    // Creating a file in a group fails with EACCES, which would hide that the file is missing.
     OpenOptions::new()
         .write(true)
         .truncate(true)
@@ -75,7 +75,7 @@ mod tests {
         let kept = Kept::new(path.clone());
         assert_eq!(kept.path(), path);
         assert!(kept.read().unwrap_err().is_gone());
-        // What could not be opened is tried again.
+        // A file that could not be opened is retried.
         fs::write(&path, "max 100000\n").unwrap();
         assert_eq!(kept.read().unwrap(), "max 100000\n");
         write(&path, "5000 100000").unwrap();

@@ -12,8 +12,8 @@ const QUOTA: &str = "a quota and a period in microseconds";
 
 /// A group: a container or a pod.
 ///
-/// Its files stay open. Once it is removed every call fails, and [`GroupError::is_gone`] says so;
-/// another group of the same name is another `Group`.
+/// Its files stay open. Once the group is removed, every call fails and [`GroupError::is_gone`]
+/// says so; another group of the same name is another `Group`.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -29,8 +29,7 @@ enum Files {
 }
 
 impl Group {
-    /// The group with these directories in the hierarchies of CPU, cpuacct and memory. Opens
-    /// nothing.
+    /// The group with these directories in the cpu, cpuacct and memory hierarchies. Opens nothing.
     pub(super) fn new(version: Version, cpu: PathBuf, cpuacct: &Path, memory: Option<PathBuf>) -> Self {
         let kept = |file: &str| Kept::new(cpu.join(file));
         let files = match version {
@@ -60,8 +59,7 @@ impl Group {
         }
     }
 
-    /// Whether it may use CPU later that it did not use before. The kernel changes the burst with
-    /// each quota.
+    /// Whether it may save unused CPU for later. The kernel changes the burst with each quota.
     pub fn has_burst(&self) -> Result<bool, GroupError> {
         let file = match self.files {
             Files::V1 { .. } => "cpu.cfs_burst_us",
@@ -69,7 +67,7 @@ impl Group {
         };
         match Kept::new(self.path.join(file)).read() {
             Ok(text) => Ok(text.trim() != "0"),
-            // Older kernels do not have the file. Reading the quota finds out if the group is gone.
+            // Older kernels do not have the file. Reading the quota shows if the group is gone.
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error),
         }
@@ -95,8 +93,8 @@ impl Group {
         write(file.path(), &weight.get().to_string())
     }
 
-    /// The counters of a group that had these and was idle since. Version 1 has the use in a file
-    /// of its own: if that is unchanged, the other file is not read.
+    /// The counters of a group that had `before` and was idle since. Version 1 has the use in a
+    /// separate file: if it is unchanged, the other file is not read.
     pub fn counters_after_idling(&self, before: Counters) -> Result<Counters, GroupError> {
         match &self.files {
             Files::V1 { usage, .. } if before.is_usage(&usage.read()?) => Ok(before),

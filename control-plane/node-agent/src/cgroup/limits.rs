@@ -1,4 +1,4 @@
-//! What is in the files of memory.
+//! Content of the memory files.
 
 use super::text::field;
 use crate::bytes::Bytes;
@@ -30,7 +30,7 @@ pub(super) fn smaller(limit: Option<Bytes>, other: Option<Bytes>) -> Option<Byte
     if is_more(limit, other) { other } else { limit }
 }
 
-/// From here on a number means unlimited. Version 1 shows 2^63, rounded down to pages.
+/// From here on, a number means unlimited. Version 1 shows 2^63, rounded down to pages.
 const UNLIMITED: u64 = 1 << 62;
 
 /// From a limit's file of either version.
@@ -47,7 +47,7 @@ pub struct Usage {
     pub total: Bytes,
     /// Inactive page cache.
     pub inactive: Bytes,
-    /// The part of it that is on the disk too, so that the kernel can reclaim it at once.
+    /// The part of it that is also on disk, so the kernel can reclaim it at once.
     pub clean: Bytes,
     /// Processes that the kernel has killed for lack of memory.
     pub oom_kills: u64,
@@ -60,19 +60,19 @@ impl Usage {
     }
 }
 
-/// From the file of use.
+/// From the usage file.
 pub(super) fn total(text: &str) -> Option<Bytes> {
     text.trim().parse().ok().map(Bytes::new)
 }
 
-/// Inactive cache, and the clean part of it, from `memory.stat`, by the version's names.
+/// Inactive cache and its clean part, from `memory.stat` with the version's names.
 pub(super) fn cache(stat: &str, inactive: &str, unclean: [&str; 2]) -> Option<(Bytes, Bytes)> {
     let inactive = Bytes::new(field(stat, inactive)?);
     let unclean = unclean.iter().filter_map(|name| field(stat, name)).map(Bytes::new).sum();
     Some((inactive, inactive - unclean))
 }
 
-/// From `memory.events`, or from `memory.oom_control`, where older kernels do not count them.
+/// From `memory.events` or `memory.oom_control`; older kernels lack it in the latter.
 pub(super) fn oom_kills(events: &str) -> u64 {
     field(events, "oom_kill").unwrap_or_default()
 }

@@ -21,7 +21,7 @@ pub struct Located {
 
 /// Finds a container by its pod's uid and its own id: none before it runs and after it ended.
 ///
-/// Uid and id come from the API, and must not lead out of the tree: none too if they have
+/// Uid and id come from the API, and must not lead out of the tree: also none if they have
 /// characters that the kubelet does not use.
 pub fn locate(tree: &Tree, uid: &str, id: &str) -> Option<Located> {
     if !is_name(uid) || !is_name(id) {

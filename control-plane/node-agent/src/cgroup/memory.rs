@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Memory {
     path: PathBuf,
     max: Kept,
-    /// In version 2.
+    /// Only version 2.
     high: Option<Kept>,
     current: Kept,
     stat: Kept,
@@ -28,7 +28,7 @@ struct Words {
     unclean: [&'static str; 2],
 }
 
-/// How much page cache one write of a maximum makes the kernel reclaim: the writer waits for it.
+/// The most page cache that one write of a maximum may reclaim: the writer waits for it.
 const CHUNK: Bytes = Bytes::mebi(64);
 
 impl Memory {
@@ -103,10 +103,10 @@ impl Memory {
         self.high.as_ref().map_or(Ok(()), |high| self.put(high, limits.high))
     }
 
-    /// Has the kernel reclaim page cache until the use is below the new maximum, but at most
+    /// Makes the kernel reclaim page cache until the use is below the new maximum, but at most
     /// [`CHUNK`] of clean cache: the next try continues from there. `memory.high` never makes the
     /// kernel kill. `memory.max` does if cache cannot be reclaimed at once, such as before it is on
-    /// the disk. Version 1 does neither.
+    /// the disk. Version 1 refuses the write instead.
     fn reclaim(&self, before: Limits, limits: Limits, usage: Usage) -> Result<(), GroupError> {
         let Some(high) = &self.high else { return Ok(()) };
         let part = usage.total - usage.clean.min(CHUNK);
@@ -148,7 +148,7 @@ mod tests {
     struct Files(TempDir);
 
     impl Files {
-        /// A group that uses 50 MiB, of which 10 are cache that nobody needs, and may have 100.
+        /// A group that uses 50 MiB, 10 of them inactive cache, and may use 100.
         fn new(version: Version) -> (Self, Group) {
             let files = Self(tempfile::tempdir().unwrap());
             fs::create_dir(files.0.path().join("c0")).unwrap();
@@ -188,7 +188,7 @@ mod tests {
             fs::read_to_string(self.path(file)).unwrap()
         }
 
-        /// What is open can be read, and cannot be written any more.
+        /// Open files can still be read, but not written.
         fn remove(&self, file: &str) {
             fs::remove_file(self.path(file)).unwrap();
         }
@@ -268,7 +268,7 @@ mod tests {
     fn a_maximum_below_what_is_in_use_is_refused_and_nothing_changes() {
         let (files, group) = Files::new(Version::V1);
         refused(&files, &group, 39, 40, "memory.limit_in_bytes");
-        // Version 1 refuses by itself if it cannot take the cache.
+        // Version 1 itself refuses if it cannot reclaim the cache.
         group.set_memory(limits(Some(40), None)).unwrap();
         let (files, group) = Files::new(Version::V2);
         refused(&files, &group, 39, 40, "memory.max");

@@ -1,4 +1,4 @@
-//! What is in the files of CPU.
+//! Content of the CPU files.
 
 use crate::cores::Cores;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub enum Version {
     V2,
 }
 
-/// The number after a name that begins a line.
+/// The number after a name that starts a line.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     line.trim().parse().ok()
@@ -30,7 +30,7 @@ pub struct Bandwidth {
 const LEAST_QUOTA: u64 = 1_000;
 
 impl Bandwidth {
-    /// So many cores in periods of this length, rounded down, but not below what the kernel
+    /// This many cores in periods of this length, rounded down, but not below what the kernel
     /// accepts.
     pub fn of(cores: Cores, period: u64) -> Self {
         let micros = (cores.get() * period as f64) as u64;
@@ -84,18 +84,18 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// What the kernel has counted since the group exists.
+/// What the kernel has counted since the group started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub used: Duration,
     /// Periods in which the group ran or was ready to run.
     pub periods: u64,
-    /// Those of them in which it was throttled.
+    /// Periods in which the group was throttled.
     pub throttled: u64,
 }
 
 impl Counters {
-    /// Whether the text of `cpuacct.usage` says the same use.
+    /// Whether the text of `cpuacct.usage` shows the same use.
     pub(super) fn is_usage(self, text: &str) -> bool {
         text.trim().parse().is_ok_and(|nanos: u64| Duration::from_nanos(nanos) == self.used)
     }

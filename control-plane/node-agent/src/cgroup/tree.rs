@@ -6,7 +6,7 @@ use super::group::Group;
 use super::text::Version;
 use std::path::{Path, PathBuf};
 
-/// The directories of the hierarchies of CPU, cpuacct and memory. In version 2, and for a version 1
+/// The directories in the cpu, cpuacct and memory hierarchies. In version 2, and in a version 1
 /// hierarchy with several controllers, they are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
@@ -16,15 +16,15 @@ pub struct Tree {
     memory: Option<PathBuf>,
 }
 
-/// In every directory of version 2, and in none of version 1.
+/// A file of every version 2 directory and of no version 1 one.
 const CONTROLLERS: &str = "cgroup.controllers";
-/// In every directory of version 1 that has memory.
+/// A file of every version 1 memory directory.
 const MEMORY: &str = "memory.limit_in_bytes";
 
 impl Tree {
     /// The groups below `cgroups`, the directory that the kubelet made for pods. Version 1 also
-    /// needs the same directory in the hierarchy of `cpuacct`, unless both are one; version 2
-    /// ignores it.
+    /// needs the same directory in the `cpuacct` hierarchy, unless both are one; version 2 ignores
+    /// it.
     pub fn open(cgroups: &Path, cpuacct: Option<&Path>) -> Result<Self, GroupError> {
         let refused = |path: &Path, problem, expected| GroupError::Tree { path: path.to_owned(), problem, expected };
         let cpu = cgroups.to_owned();
@@ -51,8 +51,8 @@ impl Tree {
         Ok(Self { version: Version::V1, cpu, cpuacct: cpuacct.to_owned(), memory })
     }
 
-    /// Adds the same directory in the hierarchy of `memory`. Version 1 needs it for memory, unless
-    /// CPU has the same hierarchy; version 2 ignores it.
+    /// Adds the same directory in the `memory` hierarchy. Version 1 needs it for memory, unless CPU
+    /// has the same one; version 2 ignores it.
     pub fn with_memory(mut self, directory: Option<&Path>) -> Result<Self, GroupError> {
         if let (Version::V1, Some(directory)) = (self.version, directory) {
             if !directory.join(MEMORY).exists() {
@@ -79,7 +79,7 @@ impl Tree {
         &self.cpu
     }
 
-    /// Whether the directory still exists: after it was removed and made again, the open one has no
+    /// Whether the directory still exists. If it was removed and recreated, the open one has no
     /// files.
     pub fn is_there(&self) -> bool {
         self.cpu.join("cgroup.procs").exists() || self.cpu.join(CONTROLLERS).exists()

@@ -1,4 +1,4 @@
-//! The configuration as YAML has it, and its validation.
+//! The configuration as written in YAML, and its validation.
 
 use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, Over};
 use crate::bytes::Bytes;
@@ -72,7 +72,7 @@ fn all_but_the_sidecar() -> Vec<String> {
     vec!["*".to_owned(), "!istio-proxy".to_owned()]
 }
 
-/// Below this the kernel's shortest quota, 1 ms in 100 ms, is reached.
+/// The kernel's smallest quota: 1 ms in 100 ms.
 const LEAST: Cores = Cores::new(0.01);
 const MOST: Cores = Cores::new(1_024.0);
 const FLOOR: Cores = Cores::new(0.05);
@@ -118,7 +118,9 @@ impl AppSpec {
         }
         let containers = containers(self.containers, &format!("{at}.containers"))?;
         match (&self.cpu, &self.qos, &self.memory) {
-            (None, None, None) => return Err(refused(at, "no resource", "at least one of cpu, qos, memory")),
+            (None, None, None) => {
+                return Err(refused(at, "an application without a resource", "at least one of cpu, qos, memory"));
+            }
             (Some(_), Some(_), _) => return Err(refused(at, "cpu with qos", "one of them")),
             _ => {}
         }
@@ -172,8 +174,8 @@ impl MemorySpec {
         let usual = memory::Rule::default();
         let limit = within(format_args!("{at}.limit"), self.limit, Bytes::mebi(16), Bytes::mebi(64 << 20))?;
         let step = within(format_args!("{at}.step"), self.step.unwrap_or(usual.step), Bytes::mebi(4), limit)?;
-        // A grant ends a step above the use: a smaller margin would take it back and grant it
-        // again.
+        // A grant ends a step above the use: with a smaller margin, it would be taken back and
+        // repeated.
         let margin = self.margin.unwrap_or(usual.margin.max(step).min(limit));
         let rule = memory::Rule {
             reserve: within(format_args!("{at}.reserve"), self.reserve.unwrap_or(usual.reserve), 0.0, 0.9)?,

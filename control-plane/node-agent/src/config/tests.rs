@@ -141,7 +141,7 @@ fn refuses_with_path_value_and_range() {
         (
             "memory: {limit: 32Mi}",
             "containers: ['*']",
-            "apps.shop/store: no resource is not allowed; allowed: at least one of cpu, qos, memory",
+            "apps.shop/store: an application without a resource is not allowed; allowed: at least one of cpu, qos, memory",
         ),
         (
             "cpu: {limit: 40m}",

@@ -20,14 +20,13 @@ impl Default for Rule {
     }
 }
 
-/// The fraction of its quota above the level that a container gives in a step: half of it in 7
-/// steps.
+/// The fraction of its excess over the level that a container gives in a step: half in 7 steps.
 pub const EVEN: f64 = 0.1;
 /// The fraction of the slack that a container keeps while others lack CPU.
 pub const KEEP: f64 = 0.25;
-/// Steps over which the need of a node for a limit over nodes is averaged.
+/// Steps over which a node's need for a cluster-wide limit is averaged.
 pub const WANTED: usize = 5;
-/// The smallest change of a quota by growing and shrinking, as a fraction: each one is a write.
+/// The smallest change of a quota by growth or shrinking, as a fraction: each is a write.
 pub const LEAST_CHANGE: f64 = 0.02;
 
 /// A container's CPU since the last step.
@@ -173,8 +172,8 @@ impl<K: Ord + Clone> App<K> {
         }
         for (key, start) in newcomers {
             self.containers.remove(key);
-            // If their use exceeds the limit, `fit` cuts all of them; otherwise newcomers get what
-            // is free.
+            // If the newcomers' use exceeds the limit, `fit` cuts all; otherwise they get what is
+            // free.
             let room = if over_use { self.limit } else { self.free() };
             let quota = wanted(start, slack).min(room).max(start.least);
             self.containers.insert(
@@ -205,7 +204,7 @@ impl<K: Ord + Clone> App<K> {
         }
     }
 
-    /// Quotas follow with the next steps.
+    /// Quotas follow in the next steps.
     pub fn set_rule(&mut self, rule: Rule) {
         self.rule = rule;
         for container in self.containers.values_mut() {
@@ -233,7 +232,7 @@ impl<K: Ord + Clone> App<K> {
         {
             let excess = self.sum(|container| container.quota) - self.limit;
             let spare = self.sum(|container| container.quota - keep(container));
-            // Without any spare CPU this is 1 (`min` passes NaN over), and each difference is 0.
+            // Without any spare CPU this is 1 (`min` ignores NaN), and each difference is 0.
             let part = (excess.get() / spare.get()).min(1.0);
             for container in self.containers.values_mut() {
                 container.quota -= (container.quota - keep(container)) * part;

@@ -10,7 +10,7 @@ fn cores(cores: f64) -> Cores {
     Cores::new(cores)
 }
 
-/// Values are eighths and their parts, which are exact.
+/// Values are binary fractions, which are exact.
 fn start(used: f64) -> Start {
     Start { used: cores(used), least: cores(0.0625), most: cores(2.0) }
 }
@@ -30,8 +30,8 @@ fn newcomers(used: &[f64]) -> Vec<(char, Start)> {
     ('a'..).zip(used).map(|(key, used)| (key, start(*used))).collect()
 }
 
-/// A step in which the containers used so much, and were throttled in such a share of periods.
-/// Returns whose quotas have changed.
+/// A step with this use and this share of throttled periods of each container. Returns the
+/// containers whose quotas changed.
 fn step(app: &mut App<char>, counted: &[(f64, f64)]) -> String {
     let before = quotas(app);
     let intervals = ('a'..)
@@ -94,7 +94,7 @@ fn an_application_that_uses_or_keeps_more_than_the_limit_is_refused() {
         "limit: 1000m is below the guaranteed minimum of the containers; allowed: 1250m and more"
     );
     assert_eq!(quotas(&app), [0.0; 0]);
-    // Just the limit is enough, also if the sum of thousandths is 0.30000000000000004.
+    // A sum equal to the limit fits, even if it rounds to 0.30000000000000004.
     app.attach(&newcomers(&[0.5, 0.25])).unwrap();
     let tenth = Start { least: Cores::milli(100), ..start(0.0) };
     let mut thirds = App::new(Rule { slack: Cores::milli(100), ..RULE }, Cores::milli(300));
@@ -114,7 +114,7 @@ fn a_newcomer_gets_what_is_free_and_its_least_from_what_others_do_not_use() {
     // Nothing is free: the first two give half of the eighth that they do not use.
     app.attach(&[('d', Start { least: cores(0.125), ..start(0.0) })]).unwrap();
     assert_eq!(quotas(&app), [0.4375, 0.3125, 0.125, 0.125]);
-    // More than they do not use: then also half of what is above their least.
+    // More than that is needed: they also give half of what is above their least.
     app.attach(&[('e', Start { least: cores(0.40625), ..start(0.0) })]).unwrap();
     assert_eq!(quotas(&app), [0.21875, 0.15625, 0.09375, 0.125, 0.40625]);
 }
@@ -135,13 +135,13 @@ fn who_comes_again_starts_anew() {
 fn a_container_gives_a_part_of_its_mean_slack_but_keeps_the_slack() {
     let mut app = app(&[0.5]);
     assert_eq!(step(&mut app, &[(0.5, 0.0)]), "", "an eighth of slack is allowed");
-    // Slack of an eighth and of 0.375, mean 0.25, of which it gives three quarters.
+    // Slack of 0.125 and 0.375, mean 0.25: it gives three quarters of that.
     step(&mut app, &[(0.25, 0.0)]);
     assert_eq!(quotas(&app), [0.4375]);
     // Slack of 0.375 and 0.3125: three quarters of the mean would leave less than the slack.
     step(&mut app, &[(0.125, 0.0)]);
     assert_eq!(quotas(&app), [0.25]);
-    // And never less than its least.
+    // It keeps at least its least.
     let mut low = app_of(Rule { slack: cores(0.03125), shrink: 1.0, ..RULE }, 1.0, &[0.25]);
     step(&mut low, &[(0.0, 0.0)]);
     assert_eq!(quotas(&low), [0.0625]);
@@ -154,7 +154,7 @@ fn a_container_gives_a_part_of_its_mean_slack_but_keeps_the_slack() {
 #[test]
 fn a_throttled_container_gets_a_part_of_what_is_free() {
     let mut app = app(&[0.125]);
-    // Half of 0.75.
+    // Half of the free 0.75.
     step(&mut app, &[(0.25, 1.0)]);
     assert_eq!(quotas(&app), [0.625]);
     // Its share is 0.5, the mean 0.75, and 0.375 is free.
@@ -179,26 +179,25 @@ fn the_most_throttled_one_grows_first_and_nobody_above_the_level() {
 #[test]
 fn what_throttled_ones_lack_comes_from_those_with_most_to_spare() {
     let rule = Rule { grow: 1.0, slack: cores(0.25), window: 1, ..RULE };
-    // Nothing is free. a may want its 0.25 again, half of the time; b has 0.1875 to spare, c as
-    // much.
+    // Nothing is free. a wants half of its 0.25 more; b and c each have 0.1875 to spare.
     let mut app = app_of(rule, 0.75, &[0.0, 0.0, 0.0]);
     let mut half = app.clone();
     step(&mut half, &[(0.25, 0.5), (0.0, 0.0), (0.0, 0.0)]);
     assert_eq!(quotas(&half), [0.3125, 0.125, 0.25], "an eighth is lacked and given; half of it is got");
     step(&mut app, &[(0.25, 1.0), (0.0, 0.0), (0.0625, 0.0)]);
-    // 0.0625, a quarter of the slack, and use stay.
+    // They keep their use and a quarter of the slack.
     assert_eq!(quotas(&app), [0.5, 0.0625, 0.1875]);
     let mut other = app_of(rule, 0.75, &[0.0, 0.0, 0.0]);
     step(&mut other, &[(0.25, 1.0), (0.0625, 0.0), (0.0, 0.0)]);
     assert_eq!(quotas(&other), [0.5, 0.1875, 0.0625]);
-    // Now all that b and c have to spare.
+    // b and c now give all they can spare.
     step(&mut app, &[(0.5, 1.0), (0.0, 0.0), (0.0625, 0.0)]);
     assert_eq!(quotas(&app), [0.5625, 0.0625, 0.125]);
-    // What is free counts: with 0.25 of it, nobody gives.
+    // Free CPU counts: with 0.25 free, nobody gives.
     let mut free = app_of(rule, 1.0, &[0.0, 0.0, 0.0]);
     step(&mut free, &[(0.25, 1.0), (0.0, 0.0), (0.0, 0.0)]);
     assert_eq!(quotas(&free), [0.5, 0.25, 0.25]);
-    // Nor does one without figures, or one that is throttled itself.
+    // Nor does one without readings, or one that is itself throttled.
     let mut two = app_of(rule, 0.5, &[0.0, 0.0]);
     two.step(&BTreeMap::from([('a', Interval { used: cores(0.25), throttled: 1.0 })]));
     assert_eq!(quotas(&two), [0.25, 0.25]);
@@ -228,7 +227,7 @@ fn no_container_gets_more_than_its_node_has() {
 fn containers_that_are_always_throttled_come_to_have_the_same() {
     let mut app = app(&[0.625, 0.0]);
     assert_eq!(quotas(&app), [0.75, 0.125]);
-    // 0.125 is free, the level 0.5; a gives a tenth of 0.25, and b grows by half of what is free.
+    // 0.125 is free, the level is 0.5; a gives a tenth of 0.25, b grows by half of what is free.
     step(&mut app, &[(0.75, 1.0), (0.125, 1.0)]);
     assert_eq!(thousandths(&app), [725, 213]);
     let mut last = quotas(&app);
@@ -237,7 +236,7 @@ fn containers_that_are_always_throttled_come_to_have_the_same() {
         assert!(quotas(&app)[0] <= last[0] && quotas(&app)[1] >= last[1]);
         last = quotas(&app);
     }
-    // A fiftieth of the level above it is left alone, and so is a growth by less than a fiftieth.
+    // An excess of a fiftieth of the level is left alone, as is growth by less than a fiftieth.
     assert!((0.5..=0.51).contains(&last[0]) && (0.48..=0.5).contains(&last[1]), "{last:?}");
 }
 
@@ -245,18 +244,18 @@ fn containers_that_are_always_throttled_come_to_have_the_same() {
 fn what_is_evened_out_goes_to_those_below_in_proportion_to_what_they_lack() {
     let mut app = app_of(Rule { window: 1, grow: 0.01, ..RULE }, 1.5, &[0.875, 0.125, 0.0]);
     assert_eq!(quotas(&app), [1.0, 0.25, 0.125]);
-    // The level is 0.5: a tenth of a half, two parts of five to b and three to c. 0.01 of the rest
-    // is not enough to be written.
+    // The level is 0.5: a gives a tenth of its excess, two fifths to b and three to c. 0.01 of the
+    // rest is too little to be written.
     step(&mut app, &[(1.0, 1.0), (0.25, 1.0), (0.125, 1.0)]);
     assert_eq!(thousandths(&app), [950, 270, 155]);
-    // Not more than is lacked: b's node has no more than 0.26.
+    // No more than it lacks: b's node has only 0.26.
     let mut node = App::new(Rule { window: 1, grow: 0.01, ..RULE }, cores(1.25));
     node.attach(&[('a', start(0.875)), ('b', Start { most: cores(0.26), ..start(0.125) })]).unwrap();
     step(&mut node, &[(1.0, 1.0), (0.25, 1.0)]);
     assert_eq!(thousandths(&node), [990, 260]);
     step(&mut node, &[(1.0, 1.0), (0.25, 1.0)]);
     assert_eq!(thousandths(&node), [990, 260], "nobody is below the level");
-    // Whose least is above the level keeps that.
+    // One with a least above the level keeps it.
     let mut least = App::new(Rule { window: 1, grow: 0.01, ..RULE }, cores(1.125));
     least.attach(&[('a', Start { least: cores(0.75), ..start(0.875) }), ('b', start(0.0))]).unwrap();
     step(&mut least, &[(1.0, 1.0), (0.125, 1.0)]);
@@ -270,7 +269,7 @@ fn a_fiftieth_of_the_level_is_left_alone() {
     let mut near = app_of(rule, 1.0, &[0.499, 0.471]);
     assert_eq!(thousandths(&near), [509, 481]);
     assert_eq!(step(&mut near, &[(0.5, 1.0), (0.5, 1.0)]), "");
-    // Just that.
+    // The excess is exactly that.
     let mut exact = app_of(Rule { slack: cores(0.015625), ..rule }, 0.78125, &[0.3828125, 0.3671875]);
     assert_eq!(step(&mut exact, &[(0.5, 1.0), (0.5, 1.0)]), "");
     let mut far = app_of(rule, 1.0, &[0.501, 0.469]);
@@ -301,11 +300,11 @@ fn a_container_without_figures_keeps_its_quota() {
 fn small_changes_are_not_made() {
     let rule = Rule { slack: cores(0.015625), grow: 0.01, shrink: 0.5, window: 1 };
     let mut app = app_of(rule, 1.125, &[0.984375]);
-    // Half of 0.0399 and 0.0401, beside a quota of 1.
+    // Half of 0.0399 or 0.0401, of a quota of 1.
     assert_eq!(step(&mut app, &[(0.9601, 0.0)]), "");
     assert_eq!(step(&mut app.clone(), &[(0.9599, 0.0)]).len(), 1);
     assert_eq!(step(&mut app, &[(1.0, 1.0)]), "", "a hundredth of an eighth");
-    // Just a fiftieth is one.
+    // A fiftieth is enough.
     let mut exact = app_of(Rule { shrink: 1.0, ..rule }, 1.0, &[0.375]);
     step(&mut exact, &[(0.3671875, 0.0)]);
     assert_eq!(quotas(&exact), [0.3828125]);
@@ -318,7 +317,7 @@ fn a_new_limit_takes_what_is_not_used_first() {
     assert_eq!((app.set_limit(cores(0.75)), quotas(&app)), (Ok(()), vec![0.5, 0.25]));
     app.set_limit(cores(0.625)).unwrap();
     assert_eq!((quotas(&app), app.limit()), (vec![0.4375, 0.1875], cores(0.625)));
-    // 0.5 is used; then half of what is above the least.
+    // First the unused part, then half of what is above the least.
     app.set_limit(cores(0.3125)).unwrap();
     assert_eq!(quotas(&app), [0.21875, 0.09375]);
     let refused = app.set_limit(cores(0.09375)).unwrap_err();

@@ -12,7 +12,7 @@ fn idle() -> Start {
 }
 
 proptest! {
-    /// Whatever the kernel counts, and whoever comes and goes.
+    /// Holds whatever is counted and whichever containers join.
     #[test]
     fn the_sum_is_never_above_the_limit_nor_a_quota_outside_its_bounds(
         steps in prop::collection::vec(prop::collection::vec((0u32..1_500, 0u32..=4), 6), 1..40),
@@ -49,8 +49,8 @@ proptest! {
         }
     }
 
-    /// Whoever is throttled all the time comes to have as much as the others that are, whatever it
-    /// had at first; those that are idle keep a slack.
+    /// Containers that are always throttled end up with equal quotas, whatever they had at first.
+    /// Idle ones keep a slack.
     #[test]
     fn nobody_starves(
         before in prop::collection::vec(0u32..150, 2..7), throttled in prop::collection::vec(any::<bool>(), 6),
@@ -79,10 +79,10 @@ proptest! {
         };
         let hot = is_throttled.values().filter(|is| **is).count() as f64;
         let cold = is_throttled.len() as f64 - hot;
-        // A slack, and a change of it that is too small to be made.
+        // A slack, plus a change that is too small to be made.
         let most = cold * LEAST.get().max(f64::from(slack) / 1_000.0) * 1.1;
         prop_assert!(hot == 0.0 || sum(false) <= most, "idle: {} of {}", sum(false), most);
-        // Others may keep LEAST_CHANGE of the level above it, which is not evened out. And CPU
+        // Others may keep an excess of LEAST_CHANGE of the level, which is not evened out. CPU also
         // stays free if `grow` of it is less than LEAST_CHANGE of the quota.
         let lacks = LEAST_CHANGE * (1.0 + 1.0 / rule.grow);
         for key in is_throttled.iter().filter(|(_, is)| **is).map(|(key, _)| key) {

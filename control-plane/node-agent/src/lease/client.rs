@@ -17,9 +17,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 const EVERY: Duration = Duration::from_millis(500);
-/// How long after a fall: other parts may fall with it.
+/// The delay after a fall: other parts may fall with it.
 const SOON: Duration = Duration::from_millis(50);
-/// Applications in a message: with the longest names they take 50 KB, and 96 KiB are allowed.
+/// Most applications in a message: with the longest names they take 50 KB of 96 KiB.
 const MOST_APPS: usize = 100;
 /// The kinds of failures.
 const LEASE: &str = "lease";
@@ -75,13 +75,13 @@ pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str,
 }
 
 impl Asker {
-    /// What may be asked now: what it depends on is on the disk.
+    /// The requests that may be sent now: what they depend on is on disk.
     pub(super) async fn due(&mut self, leases: &Leases, failed: &impl Fn(&'static str, String)) -> Vec<Ask> {
         let Due { contents, mut asks } = leases.due();
         if let Err(error) = self.save(&contents, asks.is_empty()).await {
             failed(STATE, error);
         }
-        // A fall is reported once it is on the disk.
+        // A fall is reported once it is on disk.
         asks.retain(|ask| self.saved.part(&ask.name) <= ask.part);
         if self.saved.life == contents.life { asks } else { Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! The client at control planes that answer what they are told to.
+//! The client with control planes that give prepared answers.
 
 use super::client::{Asker, ask};
 use super::file::{Contents, LeaseFile};
@@ -25,7 +25,7 @@ const A: &str = "shop/a";
 const HALF: Part = Part::millionths(500_000);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it has been asked: the message, the token, and what was on the agent's disk.
+/// A request: the message, the token, and what was on the agent's disk.
 #[derive(Clone, Debug)]
 struct Asked {
     message: Asks,
@@ -33,15 +33,15 @@ struct Asked {
     disk: Option<Contents>,
 }
 
-/// How it answers.
+/// How a replica answers.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// That each holds this, and is to keep that much.
+    /// The part and the goal of each application.
     Holds(u32, u32),
     Status(u16),
     Text(&'static str),
     Hangs,
-    /// In the body.
+    /// Hangs within the body.
     Stalls,
 }
 
@@ -96,7 +96,7 @@ impl Replica {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Waits for a question that is like this.
+    /// Waits for a request for which `like` is true.
     async fn until(&self, what: &str, like: impl Fn(&Asked) -> bool) -> Asked {
         let found = async {
             loop {
@@ -123,7 +123,7 @@ impl Node {
         Self { disk: tempfile::tempdir().unwrap(), failures: Arc::default() }
     }
 
-    /// Starts to ask. It ends with the test.
+    /// Starts the client. It ends with the test.
     fn start(&self, replica: &Replica, token: Option<PathBuf>) -> Leases {
         let (asker, leases) = self.asker(replica, token);
         let failures = Arc::clone(&self.failures);
@@ -154,7 +154,7 @@ impl Node {
     }
 }
 
-/// A step in which all of what is held is in force.
+/// A step after which `held` is in force.
 fn step(leases: &Leases, held: impl Fn(Lease) -> Part) {
     let under = leases.lease(A);
     let of = Use { wants: HALF, least: Part::millionths(50_000), own: None, held: held(under), under };
@@ -207,7 +207,7 @@ async fn what_cannot_be_written_is_not_said() {
     fs::create_dir(&broken).unwrap();
     step(&leases, |_| Part::millionths(200_000));
     assert_eq!(node.fails("leases.json: ").await, "state");
-    // Others are asked for meanwhile.
+    // It asks for others meanwhile.
     let under = Lease::default();
     let other = Use { wants: HALF, least: Part::ZERO, own: None, held: Part::ZERO, under };
     let a = Use { held: leases.lease(A).part, under: leases.lease(A), ..other };
@@ -284,7 +284,7 @@ async fn one_that_hangs_or_is_away_is_left_alone_for_a_while() {
     let failed = |kind, error| node.failures.lock().unwrap().push((kind, error));
     step(&leases, |lease| lease.part);
     let asks = asker.due(&leases, &failed).await;
-    // What stalls now has no answer for whoever asks again at once.
+    // After most failures, a replica is not asked again at once.
     for (answer, rests) in [
         (Answer::Hangs, true),
         (Answer::Stalls, true),
@@ -329,7 +329,7 @@ async fn each_replica_is_asked_and_one_that_hangs_is_left_alone() {
     assert_eq!(round().await, [true, false]);
     assert_eq!((good.asked().len(), bad.asked().len()), (2, 1));
     assert_eq!(good.asked()[0].message, bad.asked()[0].message);
-    // What is given back is not known by all.
+    // Not all know what is given back.
     leases.settle(BTreeMap::new(), || false);
     round().await;
     assert_eq!(leases.due().asks.len(), 1);

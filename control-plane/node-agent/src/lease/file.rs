@@ -1,4 +1,4 @@
-//! What is held, on the disk.
+//! What this node holds, on disk.
 
 use crate::originals::{StateError, load};
 use bloc_daemon::file::replace_on_disk;
@@ -38,9 +38,9 @@ pub struct LeaseFile {
 }
 
 impl LeaseFile {
-    /// Reads the file of this node, if there is one. One that cannot be parsed is moved aside: the
-    /// control plane knows what is held. The parts of another node, whose disk was copied, are
-    /// ignored; its life still counts.
+    /// Reads this node's file, if there is one. A file that cannot be parsed is moved aside: the
+    /// control plane knows what is held. If another node's disk was copied, its parts are ignored,
+    /// but its life counts.
     pub fn open(directory: &Path, node: &str) -> Result<(Self, Contents), StateError> {
         let path = directory.join(FILE);
         // No replica accepts a life after MOST_COUNT.
@@ -59,8 +59,8 @@ impl LeaseFile {
         Ok((Self { path, node: node.to_owned() }, contents))
     }
 
-    /// Replaces the file and waits for the disk, because others will use what is given back. On an
-    /// error it has the old or the new content.
+    /// Replaces the file and waits for the disk, because others will use what is given back. After
+    /// an error, the file has the old or new content.
     pub fn save(&self, contents: &Contents) -> Result<(), StateError> {
         let saved = Saved { node: self.node.clone(), contents: contents.clone() };
         let text = serde_json::to_vec_pretty(&saved).map_err(|error| StateError::new(&self.path, error))?;

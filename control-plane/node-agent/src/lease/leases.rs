@@ -1,4 +1,4 @@
-//! What this node holds: shared by the thread that steps and the task that asks.
+//! What this node holds, shared by the thread that steps and the task that asks.
 
 use super::file::Contents;
 use bloc_leases::{Ask, Holder, Lease, Part, Told};
@@ -13,13 +13,13 @@ use tokio::time::{sleep, timeout};
 pub struct Use {
     /// What its containers could use, with some slack.
     pub wants: Part,
-    /// Their guaranteed minimum.
+    /// Its containers' guaranteed minimum.
     pub least: Part,
-    /// The sum of their own limits; none: one is unlimited, or the limit may exceed them.
+    /// The sum of its containers' own limits; none: one is unlimited, or the limit may exceed them.
     pub own: Option<Part>,
     /// What is in force until the next step.
     pub held: Part,
-    /// What the step was based on.
+    /// The lease that the step was based on.
     pub under: Lease,
 }
 
@@ -27,9 +27,9 @@ pub struct Use {
 struct State {
     holder: Holder,
     uses: BTreeMap<String, Use>,
-    /// Applications that hold nothing any more, as long as not all replicas know.
+    /// Applications for which this node no longer holds a part, until all replicas know.
     left: BTreeSet<String>,
-    /// Applications of the configuration that replicas were asked about in this life.
+    /// Configured applications that replicas were asked about in this life.
     met: BTreeSet<String>,
     /// When a replica last answered about an application, or when it was added.
     said: BTreeMap<String, Instant>,
@@ -63,7 +63,7 @@ pub struct Leases {
     fell: Arc<Notify>,
 }
 
-/// What is to be asked, and what must be on the disk before.
+/// What to ask, and what must be on disk first.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) contents: Contents,
@@ -71,7 +71,7 @@ pub(crate) struct Due {
 }
 
 impl Leases {
-    /// For an agent that starts with this content of the disk.
+    /// For an agent that starts with this content on disk.
     pub fn new(saved: &Contents) -> Self {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         // The clock may have been set back.
@@ -86,14 +86,14 @@ impl Leases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is held of an application. It may be used until the call of [`Self::settle`].
+    /// What this node holds of an application. It may be used until [`Self::settle`] is called.
     pub fn lease(&self, app: &str) -> Lease {
         self.state().holder.lease(app)
     }
 
-    /// Ends a step, with all applications that this node holds or wants a part of. The others are
-    /// left: their containers have their own quotas already. If `is_in_use`, quotas may be in force
-    /// that no application counts, so nothing falls. It is called only if something would.
+    /// Ends a step. `uses` has all applications that this node holds or wants a part of. It leaves
+    /// the others: their containers have their own quotas already. If `is_in_use`, quotas may be in
+    /// force that no application counts, so no part falls. It is called only if one would fall.
     pub fn settle(&self, uses: BTreeMap<String, Use>, is_in_use: impl Fn() -> bool) {
         let now = Instant::now();
         let mut state = self.state();
@@ -115,9 +115,9 @@ impl Leases {
         }
     }
 
-    /// Applications of the configuration without containers here. A record may still have a part
-    /// for this node, after a lost disk or a late message. So each is asked about once in a life,
-    /// like one that was left.
+    /// Names configured applications without containers here. After a lost disk or a late message,
+    /// a record may still have a part for this node. Each is therefore asked about once in a life,
+    /// as if left.
     pub fn meet<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut state = self.state();
         for name in names {
@@ -133,8 +133,8 @@ impl Leases {
         self.state().said.get(app).map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Gives everything back, once all containers have their own quotas. Waits until all replicas
-    /// know, but not longer than `at_most`. Returns whether they do.
+    /// Gives everything back; all containers must have their own quotas. Waits until all replicas
+    /// know, but at most `at_most`. Returns whether they do.
     pub async fn give_back(&self, at_most: Duration) -> bool {
         self.settle(BTreeMap::new(), || false);
         let all_know = async {
@@ -181,7 +181,7 @@ impl Leases {
 }
 
 /// For each application, life and number: the largest part, since parts only rise, and the smallest
-/// goal of the replicas that know it. So a replica that does not hear the node in need does not
+/// goal of the replicas that know it. A replica that does not hear the node in need thus cannot
 /// overrule one that does.
 fn agreed(answers: &[Option<Vec<Told>>]) -> impl Iterator<Item = Told> {
     let mut agreed: BTreeMap<(&str, u64, u64), Told> = BTreeMap::new();
@@ -196,8 +196,8 @@ fn agreed(answers: &[Option<Vec<Told>>]) -> impl Iterator<Item = Told> {
     agreed.into_values()
 }
 
-/// Whether all replicas know that nothing is held of an application any more. A replica with an old
-/// record may not have known that something was held.
+/// Whether all replicas know that this node no longer holds a part of an application. A replica
+/// with an old record may not have known that something was held.
 fn all_know(state: &State, name: &str, answers: &[Option<Vec<Told>>]) -> bool {
     let (now, life) = (state.leaving(name), state.holder.life());
     let knows =

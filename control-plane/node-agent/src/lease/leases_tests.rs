@@ -25,12 +25,12 @@ fn used(held: u32, under: Lease) -> BTreeMap<String, Use> {
     BTreeMap::from([(A.to_owned(), of)])
 }
 
-/// The answer to this question.
+/// The answer to this request.
 fn told(ask: &Ask, life: u64, of: u32, goal: u32) -> Told {
     Told { name: ask.name.clone(), life, number: ask.number, part: part(of), goal: part(goal) }
 }
 
-/// All replicas say this to what is asked now.
+/// All replicas answer the present requests with this.
 fn tell(leases: &Leases, replicas: &[(u32, u32)]) {
     let due = leases.due();
     let answer = |(of, goal): &(u32, u32)| {
@@ -39,7 +39,7 @@ fn tell(leases: &Leases, replicas: &[(u32, u32)]) {
     leases.hear(&replicas.iter().map(answer).collect::<Vec<_>>());
 }
 
-/// Number, part and needs of what is asked.
+/// Number, part and needs of the present requests.
 fn asked(leases: &Leases) -> Vec<(u64, u32, u32, u32)> {
     let numbers = |ask: &Ask| (ask.number, ask.part.get(), ask.wants.get(), ask.least.get());
     leases.due().asks.iter().map(numbers).collect()
@@ -69,7 +69,7 @@ fn what_falls_is_lowered_with_the_step_and_has_a_number_of_its_own() {
     leases.settle(used(300, lease(500, 200)), || false);
     assert_eq!((asked(&leases), leases.lease(A)), (vec![(1, 300, 400, 100)], lease(300, 300)));
     assert_eq!(leases.due().contents.parts, BTreeMap::from([(A.to_owned(), part(300))]));
-    // More than it holds is in force: nothing rises by that.
+    // More is in force than it holds; this raises nothing.
     leases.settle(used(350, lease(300, 300)), || false);
     assert_eq!(asked(&leases), [(1, 300, 400, 100)]);
 }
@@ -123,7 +123,7 @@ fn what_is_left_is_given_back_until_all_replicas_know() {
 fn the_next_start_goes_on_to_give_back() {
     let leases = Leases::new(&saved(0, &[(A, 0)]));
     assert_eq!(asked(&leases), [(0, 0, 0, 0)]);
-    // The control plane does not know yet: the first number of a life gives nothing.
+    // The control plane does not know yet: the first number of a life gives nothing back.
     tell(&leases, &[(500, 500)]);
     leases.settle(BTreeMap::new(), || false);
     assert_eq!(asked(&leases), [(1, 0, 0, 0)]);
@@ -207,7 +207,7 @@ fn what_is_in_use_elsewhere_does_not_fall() {
     assert_eq!(leases.lease(A), lease(0, 0));
 }
 
-/// Asks until nothing is left to say. Returns how often.
+/// Asks until nothing is left to report. Returns how often.
 fn until_all_is_said(leases: &Leases, record: &mut Record) -> usize {
     let mut grantor = Grantor::default();
     for round in 0..10_u64 {
@@ -230,13 +230,13 @@ fn a_part_that_a_record_has_for_a_node_without_containers_is_given_back() {
         let node = serde_json::json!({"life": life, "number": 3, "part": 300, "over": 0});
         serde_json::from_value::<Record>(serde_json::json!({"nodes": {"n1": node}})).unwrap()
     };
-    // Of an older life, and of a later one, which is followed.
+    // An older life, and a later one, which the agent follows.
     for life in [7, 9_000_000_000_000] {
         let mut record = entry(life);
         let leases = Leases::new(&saved(0, &[]));
         until_all_is_said(&leases, &mut record);
         assert!(record.is_empty(), "{record:?}");
-        // Once in a life.
+        // It asks once in a life.
         assert_eq!(until_all_is_said(&leases, &mut record), 0);
     }
     assert_eq!(until_all_is_said(&Leases::new(&saved(0, &[])), &mut Record::default()), 1);

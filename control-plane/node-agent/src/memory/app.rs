@@ -56,8 +56,8 @@ impl Container {
         Self { limit: (used + margin).max(least).min(most), used: Some(used), least, most }
     }
 
-    /// What nobody may take from it: its use plus the margin, or its minimum, but at most its
-    /// limit; all of its limit if its use is unknown.
+    /// What nobody may take from it: the larger of its use plus the margin and its minimum, up to
+    /// its limit. All of its limit if its use is unknown.
     fn holds(&self, margin: Bytes) -> Bytes {
         self.used.map_or(self.limit, |used| (used + margin).max(self.least).min(self.limit))
     }
@@ -96,7 +96,7 @@ impl<K: Ord + Clone> App<K> {
     }
 
     /// Admits containers that an earlier agent managed: with a smaller margin if the limit has no
-    /// room for all of it. On an error nothing changes.
+    /// room for the full one. On an error nothing changes.
     pub fn take_over(&mut self, newcomers: &[(K, Start)]) -> Result<(), Refused> {
         let uses = newcomers.iter().map(|(_, start)| start.used.max(start.least)).sum();
         let others = self.others(newcomers).map(|container| container.holds(self.rule.margin)).sum::<Bytes>();
@@ -135,7 +135,7 @@ impl<K: Ord + Clone> App<K> {
         Ok(())
     }
 
-    /// Limits follow with the next steps.
+    /// Limits follow in the next steps.
     pub const fn set_rule(&mut self, rule: Rule) {
         self.rule = rule;
     }
@@ -189,7 +189,7 @@ impl<K: Ord + Clone> App<K> {
         self.take(wanted - self.pool());
     }
 
-    /// From those with most to spare first.
+    /// Takes from those with most to spare first.
     fn take(&mut self, mut lacking: Bytes) {
         let margin = self.rule.margin;
         let spare = |container: &Container| container.limit - container.holds(margin);

@@ -151,7 +151,7 @@ fn a_new_rule_holds_from_then_on() {
 }
 
 proptest! {
-    /// Whatever they use, and whoever comes, goes and asks.
+    /// Holds whatever they use, and whichever join, leave and ask.
     #[test]
     fn the_sum_is_never_above_the_limit_and_nobody_is_taken_below_what_it_keeps(
         steps in prop::collection::vec((0_usize..4, 0_u64..400, 0_u8..7), 1..80),

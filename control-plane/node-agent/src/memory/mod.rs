@@ -1,16 +1,16 @@
-//! Memory of the containers of one application, moved under one limit.
+//! Moves memory between the containers of one application, under one limit.
 //!
-//! Symbols, in bytes, of container `i` of `n`: limit `l_i`, use `u_i`, guaranteed minimum `f_i`. Of
-//! the application: limit `L`, pool `L - sum(l)`.
+//! Symbols, in bytes. For container `i` of `n`: limit `l_i`, use `u_i`, guaranteed minimum `f_i`.
+//! For the application: limit `L`, pool `L - sum(l)`.
 //!
 //! 1. **Start**: the larger of `u_i + margin` and `L * (1 - reserve) / n`, if the pool has it.
 //! 2. **Reclaim**, each [`RECLAIM`]: if `l_i > u_i + margin`, `l_i = u_i + margin`. The rest
 //!    returns to the pool.
 //! 3. **Grant**, when a container is about to exceed its limit: [`Rule::step`] from the pool; if
-//!    that has less, from the containers with most above `u_j + margin`; if none has, nothing: the
-//!    kernel decides. The caller repeats it until `l_i` is a step above `u_i`.
+//!    that has less, from the containers with most above `u_j + margin`; if none has any, nothing:
+//!    the kernel decides. The caller repeats this until `l_i` is a step above `u_i`.
 //!
-//! Nothing is taken below `u_i + margin` or `f_i`, nor from a container whose use is unknown, and
+//! Nothing is taken below `u_i + margin` or `f_i`, or from a container whose use is unknown.
 //! `sum(l)` is never above `L`. Containers of an earlier agent may start with a smaller margin.
 //!
 //! | parameter | default | meaning |

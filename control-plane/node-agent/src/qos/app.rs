@@ -19,13 +19,13 @@ impl Rule {
     }
 }
 
-/// The minimum of shares in the kernel.
+/// The kernel's minimum of shares.
 pub const LEAST: f64 = 2.0;
-/// The maximum that a container gets; one whose `requests` give more keeps them.
+/// The most shares that a container gets, unless its `requests` give more.
 pub const MOST: f64 = 10_240.0;
-/// Lateness counts up to so many targets: one slow stream must not claim everything.
+/// A response time counts as at most this many targets: one slow stream must not claim all.
 pub const LATEST: f64 = 10.0;
-/// A container is judged by at least so many answers.
+/// A container is judged by at least this many answers.
 pub const LEAST_ANSWERS: u64 = 20;
 
 /// A new container.
@@ -109,7 +109,7 @@ impl<K: Ord + Clone> App<K> {
         self.rule = rule;
     }
 
-    /// Adds a container, or starts it again with other shares of its own.
+    /// Adds a container, or restarts it with new own shares.
     pub fn attach(&mut self, key: K, start: Start) {
         self.containers.insert(key, Container::new(start));
         self.balance();
@@ -163,8 +163,8 @@ impl<K: Ord + Clone> App<K> {
         });
     }
 
-    /// Moves what containers ask for, or what others offer if that is less, in proportion. Negative
-    /// amounts count as 0.
+    /// Moves the smaller of what is asked for and what is offered, in proportion. Negative amounts
+    /// count as 0.
     fn exchange(&mut self, judged: &[Option<f64>], of: impl Fn(&Container, Option<f64>) -> (f64, f64)) {
         let wishes = self.containers.values().zip(judged).map(|(container, part)| of(container, *part));
         let wishes: Vec<(f64, f64)> = wishes.map(|(asks, offers)| (asks.max(0.0), offers.max(0.0))).collect();

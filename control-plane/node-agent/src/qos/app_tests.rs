@@ -48,7 +48,7 @@ fn the_usual_rule_is_that_of_the_module_text() {
 fn a_late_one_gets_from_those_in_time_what_they_have_to_spare() {
     let three = [(1_000.0, 500.0), (1_000.0, 500.0), (500.0, 100.0)];
     let mut app = self::app(&three);
-    // It asks for twice 100: it is twice above the threshold.
+    // It asks for twice 100: its mean is twice the threshold.
     assert_eq!(step(&mut app, &[Some(240_000), Some(50_000), None]), [1_050.0, 950.0, 500.0]);
     assert_eq!(step(&mut app, &[Some(240_000), Some(75_000), Some(20_000)]), [1_115.0, 925.0, 460.0]);
     // It asks for 120, and 150 are offered.
@@ -86,9 +86,9 @@ fn one_that_has_given_and_is_late_gets_half_of_it_back_at_once() {
     assert_eq!(step(&mut app, &[Some(240_000), Some(50_000), Some(50_000)]), [1_100.0, 950.0, 950.0]);
     assert_eq!(step(&mut app, &[Some(240_000), Some(150_000), None]), [1_075.0, 975.0, 950.0], "late itself");
     assert_eq!(step(&mut app, &[None, Some(150_000), Some(150_000)]), [1_037.5, 987.5, 975.0], "not judged");
-    // 6.25 back, and 50 that the first one offers.
+    // 6.25 go back, and the first one offers 50.
     assert_eq!(step(&mut app, &[Some(50_000), Some(150_000), None]), [981.25, 1_043.75, 975.0]);
-    // Back from the second one only: 9.375 and 12.5.
+    // Only the second one gives back: 9.375 and 12.5.
     assert_eq!(step(&mut app, &[Some(150_000), None, Some(150_000)]), [990.625, 1_021.875, 987.5]);
 }
 
@@ -175,7 +175,7 @@ fn another_rule_holds_from_the_next_step_on() {
 }
 
 proptest! {
-    /// Whatever comes, goes and answers.
+    /// Holds whatever joins, leaves and answers.
     #[test]
     fn the_sum_is_that_of_the_requests_and_each_keeps_its_least(
         events in prop::collection::vec((0_usize..4, 0_u8..5, 2.0..9_000.0_f64, 0.0..1.0_f64), 1..60),

@@ -1,11 +1,11 @@
 //! What pods have answered, as replicas report it.
 //!
 //! A replica reports sums since it was first asked for a pod. Only their growth counts: a base is
-//! kept for each replica and pod. Bases go by the name of the replica, so one with two addresses
-//! counts once, and a restarted one has another name.
+//! kept for each replica and pod. Bases are keyed by the replica's name: one with two addresses
+//! counts once, and a restarted one has a new name.
 //!
-//! A replica forgets a pod that it is not asked for within 15 s, and starts at 0 again. So bases
-//! expire earlier.
+//! A replica forgets a pod that it is not asked about for 15 s, and starts at 0 again. Bases expire
+//! earlier.
 
 use crate::qos::Answers;
 use bloc_daemon::cpu::{CpuAnswer, PodAnswers, PodName};
@@ -24,7 +24,7 @@ const KEPT: Duration = Duration::from_secs(10);
 pub(super) struct Bases(BTreeMap<(String, PodName), (Duration, Answers)>);
 
 impl Bases {
-    /// The replicas were asked for these pods at `asked`. Returns how much more pods have answered.
+    /// Applies answers about these pods, asked for at `asked`. Returns how much the sums grew.
     pub(super) fn hear(
         &mut self,
         said: Vec<CpuAnswer>,
@@ -48,8 +48,8 @@ impl Bases {
     }
 }
 
-/// The sums of each pod at each replica; the larger ones if it answered at two addresses. Ignores
-/// pods that were not asked for, and impossible times.
+/// The sums of each pod at each replica; the larger ones if a replica answered at two addresses.
+/// Ignores pods that were not asked for, and impossible times.
 fn newest(said: Vec<CpuAnswer>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, PodName), Answers> {
     let mut newest: BTreeMap<_, Answers> = BTreeMap::new();
     for CpuAnswer { replica, answers } in said {
@@ -64,7 +64,7 @@ fn newest(said: Vec<CpuAnswer>, asks: &BTreeSet<PodName>) -> BTreeMap<(String, P
     newest
 }
 
-/// None if sums fell, or stayed.
+/// None if sums fell or stayed.
 fn grown(before: Answers, after: Answers) -> Option<Answers> {
     let count = after.count.checked_sub(before.count)?;
     let time = after.time.checked_sub(before.time)?;

@@ -1,4 +1,4 @@
-//! What counts of what replicas say, in virtual time.
+//! Which reports of replicas count, in virtual time.
 
 use super::answers::{Bases, put};
 use super::{Heard, PodName};
@@ -16,7 +16,7 @@ fn asks(names: &[&str]) -> BTreeSet<PodName> {
     names.iter().map(|name| pod(name)).collect()
 }
 
-/// What a replica says of pods: answers, and seconds.
+/// A replica's report about pods: answers and seconds.
 fn said(replica: &str, pods: &[(&str, u64, f64)]) -> CpuAnswer {
     let of = |(name, count, seconds): &(&str, u64, f64)| json!({"namespace": "shop", "name": name, "count": count, "seconds": seconds});
     let answers: Vec<Value> = pods.iter().map(of).collect();
@@ -27,7 +27,7 @@ fn more(name: &str, count: u64, millis: u64) -> (PodName, Answers) {
     (pod(name), Answers { count, time: Duration::from_millis(millis) })
 }
 
-/// Replicas, and what was heard of `a` and `b`.
+/// Replicas, and what was heard about `a` and `b`.
 #[derive(Default)]
 struct World(Bases);
 

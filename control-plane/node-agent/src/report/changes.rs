@@ -11,14 +11,14 @@ pub const ALL: Duration = Duration::from_secs(5);
 /// What a replica knows.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// When everything was sent; none: nothing is known for sure.
+    /// When everything was sent; none: the replica may know nothing.
     all: Option<Duration>,
     cores: BTreeMap<PodName, f64>,
 }
 
 impl Known {
-    /// The pods that are due at `now`, and whether these are all, perhaps none; then they count as
-    /// known. A pod that has no quota any more is sent once without cores.
+    /// The pods that are due at `now`, and whether these are all pods. From then on they count as
+    /// known. A pod that lost its quota is sent once without cores.
     pub(super) fn next(&mut self, cpu: &Cpu, now: Duration) -> Option<(Vec<PodCpu>, bool)> {
         let all = self.all.is_none_or(|at| now.saturating_sub(at) >= ALL);
         if all {
@@ -39,7 +39,7 @@ impl Known {
         (all || !pods.is_empty()).then_some((pods, all))
     }
 
-    /// The last message may not have arrived.
+    /// Call this if the last message may not have arrived.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -63,7 +63,7 @@ mod tests {
         Cpu { pods: cores.iter().map(pod).collect(), ..Cpu::default() }
     }
 
-    /// The pods of the next message, and whether it is about all.
+    /// The pods of the next message, and whether these are all.
     fn next(known: &mut Known, cpu: &Cpu, millis: u64) -> Option<(Vec<String>, bool)> {
         let (pods, all) = known.next(cpu, Duration::from_millis(millis))?;
         Some((pods.into_iter().map(|pod| pod.name).collect(), all))

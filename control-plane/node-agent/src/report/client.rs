@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often changes are sent at most.
+/// The shortest time between two reports of changes.
 const EVERY: Duration = Duration::from_millis(200);
-/// How often pods are asked for.
+/// How often the agent asks about pods.
 const ASK: Duration = Duration::from_secs(1);
 
 /// Reports until the sender is gone. Answers of pods are added to `heard`; `failed` gets each
@@ -33,7 +33,7 @@ pub async fn report(
         Err(error) => return failed(error),
     };
     let addresses = watch::Sender::new(Vec::new());
-    // One that hangs does not delay the others.
+    // A hanging one does not delay the others.
     tokio::select! {
         () = resolve(&target, &addresses, &failed) => {}
         () = tell_all(&to, told.clone(), addresses.subscribe(), &failed) => {}
@@ -41,7 +41,7 @@ pub async fn report(
     }
 }
 
-/// Sends changes to the replicas. One that hangs does not delay the others.
+/// Sends changes to the replicas. A hanging one does not delay the others.
 pub(super) async fn tell_all(
     to: &To<'_>,
     mut told: watch::Receiver<Arc<Cpu>>,
@@ -104,7 +104,7 @@ async fn ask_all(
 pub(super) struct To<'a> {
     /// For pods.
     client: Client,
-    /// For everything else, whose failures must not pause the reports of pods.
+    /// For everything else, whose failures must not pause the reports about pods.
     apart: Client,
     node: &'a str,
     began: Instant,
@@ -132,7 +132,7 @@ impl<'a> To<'a> {
         Ok(())
     }
 
-    /// Asks for pods. Returns the answers before a failure, and the failure.
+    /// Asks about pods. Returns the answers before a failure, and the failure.
     async fn ask(&self, address: SocketAddr, pods: &[PodName]) -> (Vec<CpuAnswer>, Option<String>) {
         let mut said = Vec::new();
         for message in about_asks(self.node, pods) {

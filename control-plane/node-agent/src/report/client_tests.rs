@@ -1,4 +1,4 @@
-//! The client at control planes that answer what they are told to.
+//! The client with control planes that give prepared answers.
 
 use super::client::{To, tell_all};
 use super::{Cpu, Heard, PodName, report};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Not a response: none comes.
+/// Stands for no response.
 const HANGS: &str = "hangs";
 
 /// A control plane: what it has been asked, and how it answers.
@@ -25,8 +25,8 @@ struct Replica {
 }
 
 impl Replica {
-    /// Answers each question with the next of these, as a whole response; the last one again. It
-    /// gives other messages 204.
+    /// Answers each question with the next of these, as a whole response, and repeats the last one.
+    /// Answers other messages with 204.
     async fn new(answers: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ impl Replica {
         format!("http://{}", self.address).parse().unwrap()
     }
 
-    /// Waits until it has been asked more often than this.
+    /// Waits until it has been asked more than this many times.
     async fn asked(&self, times: usize) {
         while self.asked.lock().unwrap().len() <= times {
             sleep(Duration::from_millis(20)).await;
@@ -89,8 +89,8 @@ fn pod(name: &str) -> PodName {
     PodName { namespace: "shop".to_owned(), name: name.to_owned() }
 }
 
-/// Asks this replica for the pods until it was asked so often that all answers were heard. Returns
-/// what was heard, and the failures.
+/// Asks this replica about the pods often enough that all answers were heard. Returns what was
+/// heard, and the failures.
 async fn ask(replica: &Replica, pods: &[&str], times: usize) -> (Vec<(PodName, Answers)>, Vec<String>) {
     let asks: BTreeSet<PodName> = pods.iter().map(|name| pod(name)).collect();
     let (told, heard) = (watch::Sender::new(Arc::new(Cpu { asks: asks.into(), ..Cpu::default() })), Heard::default());
@@ -176,7 +176,7 @@ async fn who_hangs_is_asked_again() {
     assert_eq!(failures, [format!("{}: no answer in time", replica.address)]);
 }
 
-/// Quotas that change all the time, until `told` is dropped by an abort.
+/// Changes quotas all the time, until an abort drops `told`.
 async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
     for cores in 1.. {
         let PodName { namespace, name } = pod("a");
@@ -188,7 +188,7 @@ async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
 
 #[tokio::test]
 async fn a_replica_that_hangs_does_not_delay_what_another_hears() {
-    // The kernel takes its connections, and nobody answers.
+    // The kernel accepts its connections, and nobody answers.
     let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hears = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let replicas = [&hangs, &hears].map(|listener| listener.local_addr().unwrap());

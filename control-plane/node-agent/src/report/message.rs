@@ -13,11 +13,11 @@ pub struct Cpu {
     pub pods: Vec<PodCpu>,
     /// The applications, as of the last second.
     pub apps: Arc<Vec<AppCpu>>,
-    /// The pods whose response times are asked for.
+    /// The pods whose response times the agent asks for.
     pub asks: Arc<BTreeSet<PodName>>,
 }
 
-/// The containers of an application that are reported: the page shows fewer.
+/// Most containers that are reported of an application; the page shows fewer.
 const MOST_CONTAINERS: usize = 200;
 
 /// The applications, for the page.
@@ -39,13 +39,13 @@ pub fn apps(status: &Status) -> Vec<AppCpu> {
     status.cpu.iter().map(app).collect()
 }
 
-/// Pods in a message: with the longest names they take 80 KB, and 96 KiB are allowed.
+/// Most pods in a message: with the longest names they take 80 KB of 96 KiB.
 const MOST_PODS: usize = 200;
 
 // A message is about pods, an application, or a question: if one is refused, the others still
 // count.
 
-/// The messages about these pods; one at least.
+/// The messages about these pods; at least one.
 pub(super) fn about_pods(node: &str, pods: &[PodCpu]) -> impl Iterator<Item = CpuMessage> {
     let (first, rest) = pods.split_at(pods.len().min(MOST_PODS));
     let message = |pods: &[PodCpu]| CpuMessage { pods: pods.to_vec(), ..of(node) };

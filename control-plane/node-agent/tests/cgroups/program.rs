@@ -320,7 +320,7 @@ fn a_second_agent_with_the_same_state_is_refused() {
     let second = stand.run().stderr(Stdio::piped()).output().unwrap();
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(1));
-    assert!(error.contains("another agent runs with this state"), "{error}");
+    assert!(error.contains("another agent uses this state directory"), "{error}");
     let restore = stand.command("restore").stderr(Stdio::piped()).output().unwrap();
     assert_eq!(restore.status.code(), Some(1));
     assert!(quota(&stand.idle) < OWN, "nothing was put back");

@@ -1,4 +1,4 @@
-//! The program holds a part of a limit over nodes.
+//! The program holds a part of a cluster-wide limit.
 
 use crate::program::{BUSY, CONFIG, Stand, send};
 use bloc_leases::{Asks, Part, Told, Tolds};

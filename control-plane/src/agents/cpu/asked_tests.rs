@@ -1,4 +1,4 @@
-//! What is counted of pods that are asked for, and for how long.
+//! What is counted for requested pods, and for how long.
 
 use super::*;
 use crate::load::ReportInterval;
@@ -14,7 +14,7 @@ fn asks(pods: &[&str]) -> CpuMessage {
     CpuMessage::read(json!({"node": "n1", "asks": pods}).to_string().as_bytes()).unwrap()
 }
 
-/// A service that has answered so many requests in so many microseconds.
+/// A service that has answered these requests in `sum_us` microseconds.
 fn load(counts: &[(u8, u64)], sum_us: u64) -> ServiceLoad {
     let latency = ServerLatency {
         response: Histogram { sum_us, counts: counts.to_vec() },
@@ -24,7 +24,7 @@ fn load(counts: &[(u8, u64)], sum_us: u64) -> ServiceLoad {
     ServiceLoad { departed: 1_000, latency: Some(latency), ..ServiceLoad::default() }
 }
 
-/// A table, and its time in seconds.
+/// A table and its clock, in seconds.
 fn table() -> (Cpus, impl Fn(f64) -> Instant) {
     let start = Instant::now();
     (Cpus::new(ReportInterval::default(), start), move |seconds| start + Duration::from_secs_f64(seconds))
@@ -117,7 +117,7 @@ fn whom_there_is_no_room_for_is_not_counted() {
     assert!((1..each).contains(&rest), "{rest}");
     let (long, known) = (format!("{name}x0000"), format!("{name}00000"));
     let short = "b".repeat(rest.saturating_sub(128 + 5).max(1));
-    // In order: what is before it counts, and what is after it as well.
+    // Pods before and after the one without room count.
     assert!(!cpus.hear(&asks(&[&known, &long, &known]), at(1.0)));
     assert!(!cpus.asks.is_asked(&format!("{long}.shop"), at(1.0)));
     assert_eq!((cpus.asks.is_asked(&format!("{known}.shop"), at(15.9)), cpus.asks.count(at(15.9))), (true, 1));

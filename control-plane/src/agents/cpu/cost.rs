@@ -1,38 +1,37 @@
 //! CPU time per request of a pod: `c = d(used) / d(departed)`, in microseconds.
 //!
-//! An agent says how much CPU time a pod has used, a proxy how many requests it has answered. A
-//! replica hears all of the first, but only those reports of the second whose polls it answers. So
-//! it divides over the times that those reports are of: the CPU time at their begin and end is
-//! taken from the [`History`]. Reports are added up to at least [`LEAST_DEPARTED`] answers. If that
-//! takes [`LONGEST`], they are dropped. They are also dropped if the pod has used less than
-//! [`LEAST_SHARE`] of its quotas meanwhile: CPU did not limit it, and work that is not for requests
-//! would count too much. Otherwise the ratio moves the estimate by `1 - 2^(-t / 10 s)`, `t` the
-//! time since the one before.
+//! An agent reports how much CPU time a pod has used, a proxy how many requests it has answered. A
+//! replica hears every agent, but only those proxy reports whose polls it answers. It therefore
+//! divides over the time spans of those reports; the [`History`] gives the CPU time at their begin
+//! and end. Reports accumulate until they have [`LEAST_DEPARTED`] answers. After [`LONGEST`] they
+//! are dropped. They are also dropped if the pod used less than [`LEAST_SHARE`] of its quotas
+//! meanwhile: CPU was not the limit, and work outside requests would count too much. Otherwise the
+//! ratio moves the estimate by `1 - 2^(-t / 10 s)`, where `t` is the time since the previous ratio.
 //!
 //! The ratio includes all work of the pod. It is too high if background work takes half of the
-//! quotas: the pod gets less load than it could serve, until that work ends and requests take half.
+//! quotas. The pod then gets less load than it could serve, until requests take half.
 //!
 //! Cold start: no estimate. A restart of the containers drops what is not divided yet, and keeps
-//! the estimate. Escra (ICDCS 2022) has nothing like it.
+//! the estimate. Escra (ICDCS 2022) has no such estimate.
 
 use super::history::{History, Sums};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The fewest answers of a ratio.
+/// The fewest answers that make a ratio.
 const LEAST_DEPARTED: u64 = 20;
-/// The least share of its quotas that the pod has used.
+/// The least share of its quotas that the pod must have used.
 const LEAST_SHARE: f64 = 0.5;
-/// The longest time over which reports with fewer answers are added up.
+/// The longest time over which reports with fewer answers accumulate.
 const LONGEST: Duration = Duration::from_secs(10);
 /// After this time a ratio has half of its weight.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// The largest CPU time of a request that is believed: 1,000 s.
+/// The largest plausible CPU time of a request: 1,000 s.
 const MOST_US: f64 = 1e9;
 /// The most reports that wait for the agent's next message.
 pub const MOST_WAITING: usize = 16;
 
-/// A report: so many requests were answered in that time.
+/// A report: `departed` requests were answered in this time.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: Instant,
@@ -52,7 +51,7 @@ struct Sum {
 /// The estimate for one pod.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
-    /// Reports of times for which the agent's message is still to come.
+    /// Reports whose time the agent's messages do not cover yet.
     waiting: Vec<Span>,
     sum: Sum,
     /// The estimate, and the end of the last report in it.
@@ -60,14 +59,14 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// CPU time per request, in microseconds; `None`: not known yet.
+    /// CPU time per request, in microseconds; `None`: unknown.
     pub fn micros(&self) -> Option<f64> {
         self.estimate.map(|(micros, _)| micros)
     }
 
-    /// The pod has answered so many requests in the `time` until `to`.
+    /// The pod answered `departed` requests in the `time` until `to`.
     pub fn count(&mut self, departed: u64, time: Duration, to: Instant, history: &History) {
-        // The time comes from a proxy, and may be longer than the machine runs.
+        // A proxy sends `time`, and it may exceed the machine's uptime.
         let Some(from) = to.checked_sub(time) else { return };
         if self.waiting.len() >= MOST_WAITING {
             self.waiting.remove(0);
@@ -87,7 +86,7 @@ impl Cost {
         }
     }
 
-    /// The containers are others: what is not divided yet is of those before.
+    /// The containers are new: drops what the old ones have left undivided.
     pub fn restart(&mut self) {
         self.waiting.clear();
         self.sum = Sum::default();
@@ -125,7 +124,7 @@ impl Cost {
 mod tests {
     use super::*;
 
-    /// A pod of which an agent and a proxy speak.
+    /// A pod that an agent and a proxy report on.
     struct Pod {
         start: Instant,
         cores: Option<f64>,
@@ -134,7 +133,7 @@ mod tests {
     }
 
     impl Pod {
-        /// One that always uses more than half of its quota.
+        /// A pod that always uses more than half of its quota.
         fn new() -> Self {
             Self::of(Some(0.01))
         }
@@ -151,7 +150,7 @@ mod tests {
             self.cost.divide(&self.history);
         }
 
-        /// So many answers in the `seconds` until `second`.
+        /// `departed` answers in the `seconds` until `second`.
         fn proxy(&mut self, second: u64, seconds: u64, departed: u64) {
             let to = self.start + Duration::from_secs(second);
             self.cost.count(departed, Duration::from_secs(seconds), to, &self.history);

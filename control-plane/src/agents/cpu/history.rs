@@ -1,27 +1,27 @@
-//! What a pod had and used of CPU at some moments of the last few report intervals. Both only grow.
+//! CPU quota and use of a pod at moments of the last few report intervals. Both sums only grow.
 //!
-//! A new container under the same name, or a counter that jumps, is no use. So the history begins
-//! anew when the CPU time falls, or grows faster than [`MOST_GROWTH`] times the quota.
+//! A new container of the same name or a jumping counter spoils samples. The history restarts if
+//! CPU time falls or grows faster than [`MOST_GROWTH`] times the quota.
 
 use bloc_daemon::cpu::MOST_CORES;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most samples. Apart by a tenth of a report interval, they cover three of them: the one that
-/// a report is of, and the one for which its poll is held.
+/// The most samples. A tenth of a report interval apart, they cover three intervals: the one that a
+/// report covers, and the one for which its poll is held.
 pub const MOST_SAMPLES: usize = 32;
-/// The shortest time of which the use is told: over less, the delay of a message counts too much.
+/// The shortest time for a use: over less, the delay of a message counts too much.
 const LEAST_SPAN: Duration = Duration::from_secs(1);
-/// CPU time that grows by more than this times the quota, of one core at least, is of other
-/// containers. A quota bounds the use, but a message may be late.
+/// Growth by more than this times the quota (at least one core) means other containers. A quota
+/// bounds the use, but a message may be late.
 const MOST_GROWTH: f64 = 2.0;
 
-/// CPU in core seconds since some moment.
+/// CPU in core seconds since a fixed moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sums {
     pub used: f64,
-    /// What the quotas were enough for.
+    /// What the quotas allowed.
     pub offered: f64,
 }
 
@@ -36,13 +36,13 @@ pub struct History {
 }
 
 impl History {
-    /// Without samples. They are kept for at least `MOST_SAMPLES * gap`.
+    /// Has no samples yet. Samples are kept for at least `MOST_SAMPLES * gap`.
     pub fn new(gap: Duration) -> Self {
         Self { gap, samples: VecDeque::new(), cores: 0.0 }
     }
 
-    /// The CPU time is so many seconds now, and the quota so many cores; `None`: no limit. False if
-    /// the containers must be others: the history begins anew.
+    /// Adds a sample: CPU time in seconds, and the quota in cores (`None`: no limit). False if the
+    /// containers must be others: the history restarts.
     pub fn add(&mut self, seconds: f64, cores: Option<f64>, now: Instant) -> bool {
         let cores = cores.unwrap_or(MOST_CORES);
         let (grows, offered) = self.samples.back().map_or((true, 0.0), |(at, last)| {
@@ -72,7 +72,7 @@ impl History {
         self.samples.back().map(|(at, _)| *at)
     }
 
-    /// The sums at a moment, between samples in proportion; `None` outside of them.
+    /// The sums at a moment, interpolated between samples; `None` outside of them.
     pub fn at(&self, moment: Instant) -> Option<Sums> {
         let next = self.samples.partition_point(|(at, _)| *at < moment);
         let (after, most) = *self.samples.get(next)?;
@@ -84,7 +84,7 @@ impl History {
         Some(Sums { used: between(least.used, most.used), offered: between(least.offered, most.offered) })
     }
 
-    /// The use of late, in cores: over the last samples that are a second apart.
+    /// The recent use in cores: over the last samples at least a second apart.
     pub fn cores(&self) -> Option<f64> {
         let (last, most) = *self.samples.back()?;
         let span = |at: &Instant| last.saturating_duration_since(*at);
@@ -123,7 +123,7 @@ mod tests {
     fn a_quota_is_offered_until_the_next_message() {
         let start = Instant::now();
         let mut history = History::new(GAP);
-        // The second message replaces none, the third one the second: they are too close.
+        // The second message replaces none, the third replaces the second: they are too close.
         for (millis, cores) in [(0, Some(2.0)), (250, Some(4.0)), (500, Some(1.0)), (4_500, None), (6_500, Some(1.0))] {
             assert!(history.add(0.0, cores, start + Duration::from_millis(millis)));
         }

@@ -1,18 +1,17 @@
-//! What node agents say of the CPU of pods and applications ([`CpuMessage`]), and what that means
-//! for the proxy of a pod.
+//! What node agents report about the CPU of pods and applications ([`CpuMessage`]), and what
+//! follows for the proxy of a pod.
 //!
 //! The agents decide on quotas, `bloc-policy` on what a server does with them. This module only
-//! brings one to the other. The polls that wait for it are in [`store`](crate::store).
+//! connects the two. The polls that wait for it are in [`store`](crate::store).
 //!
-//! An agent sends each replica what it says, so all know the same, and nothing of it is in a
-//! version (`adr/0004-cpu-in-the-poll.md`). A pod of which nothing was heard for [`SILENT_AFTER`]
-//! is not known any more, and its proxy is told that. A replica that has never heard of a pod says
-//! nothing of it: it may be new, or an agent may reach only other replicas. A proxy that is told
-//! nothing for 90 s forgets by itself.
+//! An agent sends its reports to each replica, so all know the same. None of it is in a version
+//! (`adr/0004-cpu-in-the-poll.md`). After [`SILENT_AFTER`] without a report, a pod's CPU is
+//! unknown, and its proxy is told so. A replica that has never heard of a pod tells its proxy
+//! nothing: the pod may be new, or its agent may reach only other replicas. A proxy that is told
+//! nothing for 90 s forgets its CPU by itself.
 //!
-//! A message may also ask for the response times of pods, which their proxies report. Those are
-//! counted here from then on, and the answer has the sums
-//! (`adr/0005-response-times-for-agents.md`).
+//! A message may also ask for the response times of pods, which their proxies report. This module
+//! counts them from then on, and the answer has the sums (`adr/0005-response-times-for-agents.md`).
 //!
 //! | file | what |
 //! |---|---|

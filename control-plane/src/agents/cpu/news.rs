@@ -1,4 +1,4 @@
-//! When a proxy is told of the CPU of its pod, and when that is not known any more.
+//! When to tell a proxy the CPU of its pod, and when that CPU becomes unknown.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -6,16 +6,16 @@ use tokio::time::Instant;
 /// The shortest time between two answers about CPU to a proxy: five a second.
 pub const GAP: Duration = Duration::from_millis(200);
 
-/// Who was not heard of for this long is not known any more. An agent sends everything each 5 s.
+/// Reports older than this no longer hold. An agent sends everything every 5 s.
 pub const SILENT_AFTER: Duration = Duration::from_secs(15);
 
-/// Whether who was last heard of at a moment is not known any more.
+/// Whether the last report is too old to hold.
 pub fn is_silent(heard: Instant, now: Instant) -> bool {
     now.saturating_duration_since(heard) >= SILENT_AFTER
 }
 
-/// The pod that this proxy is of, `POD.NAMESPACE`: from Istio's id of a sidecar,
-/// `sidecar~IP~POD.NAMESPACE~DOMAIN`. Other ids are of no pod.
+/// The pod of this proxy, `POD.NAMESPACE`, from Istio's id of a sidecar:
+/// `sidecar~IP~POD.NAMESPACE~DOMAIN`. Other ids have no pod.
 pub fn pod_of(proxy: &str) -> Option<&str> {
     let mut parts = proxy.split('~');
     let (kind, _, pod, _) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -1,6 +1,6 @@
-//! All pods, applications and agents of which something was heard.
+//! All pods, applications and agents that messages were about.
 //!
-//! Cost: a step in a map for each pod of a message, and a pass over everything once a second.
+//! Cost: a map lookup for each pod of a message, and a pass over everything once a second.
 
 use super::asked::Asks;
 use super::cost::{Cost, MOST_WAITING};
@@ -16,15 +16,15 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most bytes for all of it, by an upper estimate: some 8,500 pods.
+/// The most bytes for everything, by an upper estimate: some 8,500 pods.
 pub const MOST_BYTES: usize = 16 << 20;
-/// How long something silent is kept, because its agent may come back. Longer silence is as if it
-/// had never been heard of.
+/// How long a silent entry is kept, because its agent may come back. After that, the table behaves
+/// as if it had never heard of it.
 const KEEP: Duration = Duration::from_secs(60);
-/// How often that is looked for, which is a pass over everything.
+/// How often to drop such entries, which takes a pass over everything.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// The bytes of a pod, without its name: samples of 32 bytes, reports of 40, the rest. An agent and
-/// an application with its containers take less, each.
+/// The bytes of a pod without its name: samples of 32 bytes, reports of 40, and the rest. An agent
+/// takes less, and so does an application with its containers.
 const ENTRY: usize = 32 * MOST_SAMPLES + 40 * MOST_WAITING + 256;
 /// The bytes of a container, without its names.
 const CONTAINER: usize = 128;
@@ -32,15 +32,14 @@ const CONTAINER: usize = 128;
 /// What is known of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
-    /// No agent has spoken of it, or none for long: perhaps they reach only other replicas.
+    /// No agent has reported it, or not for long: perhaps agents reach only other replicas.
     Unheard,
-    /// Its agent is silent of late: nothing is known any more.
+    /// Its agent has fallen silent: nothing is known any more.
     Silent,
-    /// This.
     Is(ServerCpu),
 }
 
-/// Everything that agents said.
+/// Everything that agents reported.
 #[derive(Debug)]
 pub struct Cpus {
     /// The shortest time between samples of a pod.
@@ -48,11 +47,11 @@ pub struct Cpus {
     pods: BTreeMap<String, Pod>,
     /// By application and node.
     apps: BTreeMap<(String, String), App>,
-    /// When each agent was heard of, by node.
+    /// When each agent was last heard, by node.
     nodes: BTreeMap<String, (Instant, Share)>,
     /// The pods that agents ask for.
     pub asks: Asks,
-    /// Bytes. All agents have one identity, and so one share.
+    /// Bytes. All agents share one identity, hence one share.
     memory: Shares,
     swept: Instant,
 }
@@ -93,7 +92,7 @@ fn is_kept(heard: Instant, now: Instant) -> bool {
 }
 
 impl Cpus {
-    /// Of a replica that starts now, with proxies that report every `interval`.
+    /// For a replica that starts now, with proxies that report every `interval`.
     pub fn new(interval: ReportInterval, now: Instant) -> Self {
         Self {
             gap: interval.get() / 10,
@@ -106,7 +105,7 @@ impl Cpus {
         }
     }
 
-    /// An agent has sent this. False if there was no room for all of it: the rest is not known.
+    /// Takes an agent's message. False if there was no room for all of it: the rest is dropped.
     pub fn hear(&mut self, message: &CpuMessage, now: Instant) -> bool {
         self.sweep(now);
         let mut room = self.hear_node(&message.node, now);
@@ -158,7 +157,7 @@ impl Cpus {
         true
     }
 
-    /// Forgets who was silent for long.
+    /// Forgets what is silent for long.
     fn sweep(&mut self, now: Instant) {
         if now.saturating_duration_since(self.swept) < SWEEP_EVERY {
             return;
@@ -170,17 +169,17 @@ impl Cpus {
         self.asks.sweep(now);
     }
 
-    /// The pod has answered so many requests in the `time` until `to`.
+    /// The pod answered `departed` requests in the `time` until `to`.
     pub fn count(&mut self, pod: &str, departed: u64, time: Duration, to: Instant) {
         if let Some(pod) = self.pods.get_mut(pod) {
             pod.cost.count(departed, time, to, &pod.history);
         }
     }
 
-    /// What is known of a pod, and until when that holds if nothing more is heard; `None`: for
+    /// What is known of a pod, and until when that holds without further messages; `None`: for
     /// ever.
     pub fn of(&self, pod: &str, now: Instant) -> (Known, Option<Instant>) {
-        // A pod may be kept longer than for its time, because only messages lead to a sweep.
+        // An expired pod may still be here, because only messages trigger a sweep.
         match self.pods.get(pod).filter(|pod| is_kept(pod.heard, now)) {
             Some(pod) if is_silent(pod.heard, now) => (Known::Silent, None),
             Some(Pod { heard, cores, history, cost, .. }) => {
@@ -197,20 +196,20 @@ impl Cpus {
         if let (Known::Is(cpu), _) = self.of(pod, now) { Some(cpu) } else { None }
     }
 
-    /// The number of agents that were heard of lately.
+    /// The number of agents heard recently.
     pub fn agents(&self, now: Instant) -> usize {
         self.nodes.values().filter(|(heard, _)| !is_silent(*heard, now)).count()
     }
 
-    /// The applications that were heard of lately, by name and node: the first `most`, and how many
-    /// there are.
+    /// The applications reported recently, by name and node: the first `most`, and the number of
+    /// all.
     pub fn apps(&self, most: usize, now: Instant) -> (Vec<AppView>, usize) {
         let known = || self.apps.iter().filter(|(_, app)| !is_silent(app.heard, now));
         let view = |((_, node), app): (&(String, String), &App)| AppView::of(node, &app.cpu);
         (known().take(most).map(view).collect(), known().count())
     }
 
-    /// The bytes that are taken.
+    /// The bytes taken.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.memory.taken()

@@ -11,7 +11,7 @@ fn message(value: &Value) -> CpuMessage {
     CpuMessage::read(value.to_string().as_bytes()).unwrap()
 }
 
-/// Pod `NAME.shop` with so many cores, which has used so many seconds.
+/// Pod `NAME.shop` with this many cores, which has used this many seconds.
 fn pod(name: &str, cores: f64, seconds: f64) -> CpuMessage {
     let pod = json!({"namespace": "shop", "name": name, "cores": cores, "usedSeconds": seconds});
     message(&json!({"node": "n1", "pods": [pod]}))
@@ -22,7 +22,7 @@ fn app(node: &str, name: &str) -> CpuMessage {
     message(&json!({"node": node, "apps": [{"name": name, "limit": 1, "free": 0, "containers": [container]}]}))
 }
 
-/// A table, and its time in seconds.
+/// A table and its clock, in seconds.
 fn table() -> (Cpus, impl Fn(f64) -> Instant) {
     let start = Instant::now();
     (Cpus::new(ReportInterval::default(), start), move |seconds| start + Duration::from_secs_f64(seconds))
@@ -155,7 +155,7 @@ fn takes_memory_for_names_and_containers() {
     assert_eq!(more(&app("shop/b", json!([container("c"), container("cc")]))), node + 12 + 2 * 128 + 2 * 3 + 1 + 2);
 }
 
-/// An application whose containers have names such that it takes so many bytes.
+/// An application whose container names make it take this many bytes.
 fn app_of(bytes: usize) -> CpuMessage {
     let names = bytes - (pod_bytes("n1") + 2 * "a/b".len());
     let most = 128 + 253 + 1;

@@ -1,15 +1,14 @@
-//! The CPU of a proxy's pod: who is told, and when.
+//! The CPU of a proxy's pod: which proxy is told, and when.
 //!
-//! A poll says how many cores its proxy has. It is answered when what is known here
-//! [differs], also when nothing is known any more, but at most every [`GAP`].
-//! Of a pod that was never heard of here, nothing is said: another replica may know it.
-//! That needs no memory of what a proxy was told, so it may ask any replica, and a lost answer is
-//! given again. The answer has the version that the proxy presented: it says nothing of the state.
-//! A poll whose wait is over gets what is known instead of 304, because use and cost change without
-//! the cores.
+//! A poll says how many cores its proxy knows of. It is answered when that [differs] from what is
+//! known here, or when this is no longer known, but at most every [`GAP`]. A proxy is told nothing
+//! about a pod never heard of here: another replica may know it. Nobody needs to remember what a
+//! proxy was told, so it may ask any replica, and a lost answer is repeated. The answer has the
+//! version that the proxy presented: it says nothing about the state. A poll whose wait is over
+//! gets what is known instead of 304, because use and cost change without the cores.
 //!
-//! If an agent asks for the response times of a pod, the polls of its proxy are held for at most
-//! [`ASKED_EVERY`], so that they come in time. One that is held already stays as it is.
+//! If an agent asks for the response times of a pod, its proxy's polls are held for at most
+//! [`ASKED_EVERY`], so that reports come in time. A poll held already is not shortened.
 
 use super::{ASKED_EVERY, CpuMessage, GAP, Known, differs, pod_of};
 use crate::store::decide::State;
@@ -20,11 +19,11 @@ use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of the CPU of one proxy, and until when that holds.
+/// What is known of the CPU of a proxy's pod, and until when that holds.
 pub struct CpuOf(Known, Option<Instant>);
 
 impl CpuOf {
-    /// What to tell a proxy that has so many cores; `None`: nothing, also if neither has any.
+    /// What to tell a proxy that has these cores; `None`: nothing, also if neither has any.
     pub fn known(&self, has: Option<f64>) -> Option<ServerCpu> {
         match self.0 {
             Known::Is(cpu) => has.or(cpu.cores).map(|_| cpu),
@@ -33,12 +32,12 @@ impl CpuOf {
         }
     }
 
-    /// Whether that differs enough to tell it now.
+    /// Whether to tell the proxy now.
     pub fn is_news(&self, record: &Record, now: Instant) -> bool {
         self.differs(record) && record.may_be_told() <= Some(now)
     }
 
-    /// When to look again at what is no news now, if nothing is heard until then.
+    /// When to look again, unless a message comes first.
     pub fn again(&self, record: &Record) -> Option<Instant> {
         if self.differs(record) { record.may_be_told() } else { self.1.filter(|_| record.cpu.is_some()) }
     }
@@ -49,14 +48,14 @@ impl CpuOf {
 }
 
 impl Record {
-    /// The proxy says with its poll when another replica answered it, perhaps about CPU.
+    /// The poll says when another replica answered the proxy, perhaps about CPU.
     pub fn told_elsewhere(&mut self, last: Option<&Last>, own: &str, now: Instant) {
         let elsewhere = last.filter(|last| !last.replica.is_empty() && last.replica != own);
         let at = elsewhere.and_then(|last| now.checked_sub(Duration::from_millis(last.answered_ms)));
         self.told = self.told.max(at);
     }
 
-    /// From when on it may be told of its cores again; `None`: at any time.
+    /// When it may next be told its cores; `None`: at any time.
     fn may_be_told(&self) -> Option<Instant> {
         self.told.map(|told| told + GAP)
     }
@@ -72,8 +71,8 @@ impl State {
         CpuOf(known, until)
     }
 
-    /// The poll of `proxy` is being answered: counts what it reported, and returns what to tell it
-    /// of CPU. The reports count first, because the cost of a request follows from them.
+    /// Answers the poll of `proxy`: counts what it reported, and returns the CPU to tell it. The
+    /// reports count first, because the cost of a request follows from them.
     pub fn count_and_tell(&mut self, proxy: &str, now: Instant) -> Option<ServerCpu> {
         self.count(proxy, now);
         let record = self.proxies.get(proxy)?;
@@ -82,15 +81,15 @@ impl State {
         Some(cpu)
     }
 
-    /// How long the poll of a proxy that serves something may be held: as long as `usually`, less
-    /// if an agent asks for the response times of its pod.
+    /// How long to hold the poll of a proxy that serves something: `usually`, or less if an agent
+    /// asks for the response times of its pod.
     pub fn report_within(&self, proxy: &str, usually: Duration, now: Instant) -> Duration {
         let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.asks.is_asked(pod, now));
         if is_asked { ASKED_EVERY } else { usually }
     }
 
-    /// A node agent has sent this. Wakes the polls for which it is news. Returns what it asks for;
-    /// none if there was no room for all of it.
+    /// Takes a node agent's message and wakes the polls that it concerns. Returns what it asks for;
+    /// `None` if there was no room for all of it.
     pub fn hear_cpu(&mut self, message: &CpuMessage, now: Instant) -> Option<Vec<PodAnswers>> {
         let room = self.cpus.hear(message, now);
         for pod in message.pods.iter().map(|pod| pod.key()) {
@@ -103,8 +102,8 @@ impl State {
 }
 
 impl Store {
-    /// A node agent has sent this; it counts as checked. Returns what it asks for; none if there
-    /// was no room for all of it.
+    /// Takes a checked message of a node agent. Returns what it asks for; `None` if there was no
+    /// room for all of it.
     pub fn hear_cpu(&self, message: &CpuMessage) -> Option<Vec<PodAnswers>> {
         self.lock().state.hear_cpu(message, Instant::now())
     }

@@ -3,7 +3,7 @@
 use bloc_daemon::cpu::{AppCpu, ContainerCpu};
 use serde::Serialize;
 
-/// The most containers that are shown of an application on a node.
+/// The most containers shown of an application on a node.
 const MAX_CONTAINERS: usize = 30;
 
 /// An application on a node, in cores.
@@ -13,34 +13,34 @@ pub struct AppView {
     /// `namespace/name`.
     pub name: String,
     pub node: String,
-    /// Whether quotas, limit and what is free are what the agent would set.
+    /// Whether quotas, limit and free CPU are what the agent would set.
     pub observed: bool,
     pub limit: f64,
-    /// What no container has of it.
+    /// What no container has.
     pub free: f64,
     /// The sum of the quotas; `null`: a container has none.
     pub quota: Option<f64>,
-    /// The sum of what they use.
+    /// The sum of what the containers use.
     pub used: f64,
-    /// Quota that is not used; `null`: a container has no quota.
+    /// Unused quota; `null`: a container has no quota.
     pub slack: Option<f64>,
     pub container_count: usize,
-    /// The first containers, as the agent names them.
+    /// The first containers, in the agent's order.
     pub containers: Vec<ContainerView>,
 }
 
 /// A container, in cores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ContainerView {
-    /// What the agent says of it.
+    /// What the agent reports of it.
     #[serde(flatten)]
     pub of: ContainerCpu,
-    /// Quota that is not used; `null`: it has no quota.
+    /// Unused quota; `null`: it has no quota.
     pub slack: Option<f64>,
 }
 
 impl AppView {
-    /// What an agent has said.
+    /// What an agent has reported.
     pub fn of(node: &str, app: &AppCpu) -> Self {
         let view = |of: &ContainerCpu| ContainerView { of: of.clone(), slack: slack(of.quota, of.used) };
         let quota = app.containers.iter().map(|of| of.quota).sum::<Option<f64>>();
@@ -60,7 +60,7 @@ impl AppView {
     }
 }
 
-/// At least 0: use of late may be more than the quota is now.
+/// At least 0: recent use may exceed the current quota.
 fn slack(quota: Option<f64>, used: f64) -> Option<f64> {
     quota.map(|quota| (quota - used).max(0.0))
 }

@@ -1,8 +1,8 @@
 //! One application at this replica: what it has heard, and the asks that wait for a write.
 //!
 //! An ask that changes nothing is answered at once. The others wait for the write under way, and
-//! then all that have come go into one record: their number does not decide how often the API
-//! server is asked, and two asks at one replica are no conflict.
+//! then all of them go into one record. Hence their number does not decide how often the API server
+//! is called, and two asks at one replica do not conflict.
 
 use super::store::Known;
 use bloc_daemon::shares::Share;
@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 /// Why an application is missing from an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsaid {
-    /// A later ask of the node has taken its place.
+    /// A later ask of the node has replaced it.
     Late,
     /// Another replica has written the record meanwhile.
     Conflict,
     /// The record could not be written in time.
     Failed,
-    /// There is a record that cannot be used.
+    /// The record cannot be used.
     Unread,
-    /// There is no room for one more application or node, or a count is too large.
+    /// There is no room for another application or node, or a count is too large.
     NoRoom,
 }
 
@@ -38,23 +38,23 @@ pub struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What is to be written together.
+/// What to write together.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// By node.
     asks: BTreeMap<String, Waiting>,
-    /// Nodes that do not exist any more.
+    /// Nodes that no longer exist.
     gone: BTreeSet<String>,
 }
 
 /// The answer, or where it will come from.
 pub enum Said {
     Now(Answer),
-    /// And whether a task has to be started that writes.
+    /// The flag: whether to start a writing task.
     Later(oneshot::Receiver<Answer>, bool),
 }
 
-/// What a batch makes of a record.
+/// The result of a batch.
 pub struct Heard {
     pub record: Record,
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
@@ -65,14 +65,14 @@ struct State {
     grantor: Grantor,
     batch: Batch,
     is_writing: bool,
-    /// When it was last asked about.
+    /// When a node last asked about it.
     asked: Duration,
 }
 
 /// An application. Times are since the start of this replica.
 #[derive(Debug)]
 pub struct App {
-    /// Its place among all, of the node that asked first.
+    /// Its place among all, charged to the node that asked first.
     _place: Share,
     state: Mutex<State>,
 }
@@ -83,7 +83,7 @@ impl App {
         Self { _place: place, state: Mutex::new(state) }
     }
 
-    /// Hears an ask, given the record that is known.
+    /// Hears an ask, given the known record.
     pub fn hear(&self, known: &Known, node: &str, life: u64, ask: Ask, now: Duration) -> Said {
         let mut state = self.lock();
         state.asked = now;
@@ -100,19 +100,19 @@ impl App {
             return Said::Now(Err(Unsaid::NoRoom));
         }
         let (answer, receiver) = oneshot::channel();
-        // One that the agent repeats takes the place of the one before: nobody waits for that.
+        // An agent's new ask replaces its previous one, whose answer nobody awaits.
         asks.insert(node.to_owned(), Waiting { life, ask, answer });
         Said::Later(receiver, !std::mem::replace(&mut state.is_writing, true))
     }
 
-    /// A node does not exist any more. Returns whether a task has to be started that writes.
+    /// A node no longer exists. Returns whether to start a task that writes.
     pub fn free(&self, node: String) -> bool {
         let mut state = self.lock();
         state.batch.gone.insert(node);
         !std::mem::replace(&mut state.is_writing, true)
     }
 
-    /// What has come since; none: nothing, and the task that writes is to end.
+    /// What has come since; none: nothing, and the writing task ends.
     pub fn take(&self) -> Option<Batch> {
         let mut state = self.lock();
         let batch = std::mem::take(&mut state.batch);
@@ -120,12 +120,12 @@ impl App {
         state.is_writing.then_some(batch)
     }
 
-    /// The task that writes is gone. What has come since waits for the next one.
+    /// The writing task is gone. What has come since waits for the next one.
     pub fn stop(&self) {
         self.lock().is_writing = false;
     }
 
-    /// Makes the record that is known into the one that is to be written. `is_silent`: still;
+    /// Makes the record to write from the known one. `is_silent`: whether a node still is;
     /// `may_begin`: whether a node may have an entry in one more record.
     pub fn apply(
         &self,
@@ -151,7 +151,7 @@ impl App {
         Heard { record, answers }
     }
 
-    /// When it was last asked about; none: something is to be written.
+    /// When a node last asked about it; none: a write is due.
     pub fn idle_since(&self) -> Option<Duration> {
         let state = self.lock();
         (!state.is_writing).then_some(state.asked)
@@ -173,7 +173,7 @@ impl Batch {
 }
 
 impl Heard {
-    /// Answers with what was written, or with why it was not.
+    /// Answers with what was written, or why it was not.
     pub fn say(self, written: Result<(), Unsaid>) {
         for (sender, answer) in self.answers {
             let _ = sender.send(written.and(answer));

@@ -1,21 +1,21 @@
 //! How much this replica writes.
 //!
-//! A record is written as a whole, 130 KB with 1,000 nodes. etcd keeps each version until it is
-//! compacted, and is full at 2 GiB by default. A node may make this replica write with each ask, of
-//! each of its applications, so all writes together have a limit. What has to wait gathers asks.
+//! A record is written as a whole, 130 KB with 1,000 nodes. etcd keeps each version until
+//! compaction, and is full at 2 GiB by default. Each ask of a node may cause a write for each of
+//! its applications. Hence all writes together have a limit. Asks that wait for it share a write.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes a second: 1.8 GB in an hour, of which etcd keeps five minutes (150 MB).
+/// Bytes a second: 1.8 GB an hour, of which etcd keeps five minutes (150 MB).
 const BYTES: f64 = 500_000.0;
-/// What a write counts at least, so that there are 20 a second: what the records of a large cluster
+/// The least cost of a write. It allows 20 writes a second, which the records of a large cluster
 /// need while parts move.
 const WRITE: f64 = BYTES / 20.0;
-/// The time for which more may be written at once.
+/// How far writes may run ahead of the limit.
 const BURST: Duration = Duration::from_secs(2);
 
-/// Until when all writes together take. What a write takes is known when it is made.
+/// The time up to which writes have used the limit. A write is charged when it is made.
 #[derive(Debug)]
 pub struct Budget(Instant);
 
@@ -24,7 +24,7 @@ impl Budget {
         Self(now)
     }
 
-    /// From when on something may be written.
+    /// When the next write may start.
     pub fn ready(&self) -> Instant {
         self.0.checked_sub(BURST).unwrap_or(self.0)
     }
@@ -38,7 +38,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// How many writes of so many bytes there are in 100 s.
+    /// How many writes of this many bytes there are in 100 s.
     fn writes(bytes: usize) -> usize {
         let start = Instant::now();
         let (mut budget, mut now, mut count) = (Budget::new(start), start, 0);

@@ -1,7 +1,7 @@
 //! Records in a file, for one replica without Kubernetes: JSON, `{"namespace/name": RECORD}`.
 //!
-//! The file is read once, and written anew with each change: to another file, which is renamed once
-//! it is on the disk. Nobody else may write it.
+//! The file is read once, and each change rewrites it: a new file is renamed over it once it is on
+//! disk. Nobody else may write it.
 
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use bloc_daemon::file::replace_on_disk;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::spawn_blocking;
 
-/// The version of each record: the writes of an application are one after the other.
+/// The version of each record. It is constant, because writes of an application never overlap.
 const VERSION: &str = "1";
 
 type Records = BTreeMap<Arc<str>, Arc<Record>>;
@@ -150,7 +150,7 @@ mod tests {
             (r#"{"a/b":{"nodes":{"n":{"life":1,"number":0,"part":-1}}}}"#, "a/b.nodes.n.part: invalid value"),
             (
                 r#"{"a/b":{"nodes":{"n":{"life":1,"number":0,"part":900000},"m":{"life":1,"number":0,"part":100001}}}}"#,
-                "a/b.nodes: parts of 1000001 together are not allowed; allowed: 1000000 at most",
+                "a/b.nodes: a sum of parts of 1000001 is not allowed; allowed: at most 1000000",
             ),
         ] {
             std::fs::write(&path, text).unwrap();

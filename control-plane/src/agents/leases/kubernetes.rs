@@ -1,13 +1,13 @@
-//! Records in objects of Kubernetes: a Lease (`coordination.k8s.io/v1`) for each application in the
+//! Records in Kubernetes objects: one Lease (`coordination.k8s.io/v1`) per application in the
 //! control plane's own namespace, `cpu.NAMESPACE.NAME`. The annotation [`ANNOTATION`] is the record
 //! as JSON.
 //!
 //! A [watch](crate::source::kubernetes) keeps all of them here, so that only a change reaches the
-//! API server. A write names the version that it replaces, and fails if that is another one by now:
-//! then the object is read at once, as the watch may be late.
+//! API server. A write names the version that it replaces, and fails if the version has changed.
+//! The object is then read at once, because the watch may be late.
 //!
-//! A record that cannot be used is left as it is until an operator repairs or deletes it. Its
-//! application gets nothing meanwhile, and its nodes keep what they hold.
+//! An unusable record is left alone until an operator repairs or deletes it. Meanwhile its
+//! application gets nothing, and its nodes keep what they hold.
 
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use crate::metrics::Metrics;
@@ -32,7 +32,6 @@ const ANNOTATION: &str = "bloc.dev/parts";
 /// The label of all objects, and its value.
 const LABEL: (&str, &str) = ("bloc.dev/lease", "cpu");
 const SELECTOR: &str = "bloc.dev/lease=cpu";
-/// The start of each name.
 const PREFIX: &str = "cpu.";
 const TIMEOUT: Duration = Duration::from_secs(4);
 /// Readings of the watch that may wait.
@@ -101,8 +100,7 @@ impl KubernetesLeases {
                 self.cache().extend(Object::of(object));
                 Ok(())
             }
-            // Another one has written or created it; or deleted it, then it is not there to
-            // replace.
+            // Another replica has written or created it, or somebody has deleted it.
             Ok(Err(Error::Api(status))) if status.code == 409 || status.code == 404 && !is_new => {
                 self.refresh(&app, &name).await;
                 Err(Unwritten::Conflict)
@@ -112,7 +110,7 @@ impl KubernetesLeases {
         }
     }
 
-    /// Reads one object. If that fails, the watch brings it.
+    /// Reads one object. If that fails, the watch will deliver it.
     async fn refresh(&self, app: &Arc<str>, name: &str) {
         match timeout(TIMEOUT, self.api.get_opt(name)).await {
             Ok(Ok(Some(object))) => self.cache().extend(Object::of(object)),
@@ -161,14 +159,14 @@ impl LeaseStore for KubernetesLeases {
 }
 
 impl Object {
-    /// None: it is no record.
+    /// `None`: not a record.
     fn of(lease: Lease) -> Option<Self> {
         let name = lease.metadata.name.unwrap_or_default();
         let Some(app) = app(&name).filter(|app| is_app(app)) else {
             tracing::warn!(
                 name,
                 allowed = "cpu.NAMESPACE.NAME",
-                "ignored a Lease labelled {SELECTOR}: its name is not that of a record"
+                "ignored a Lease labelled {SELECTOR}: its name does not match a lease record"
             );
             return None;
         };
@@ -197,7 +195,7 @@ impl Cache {
             tracing::error!(
                 lease = name(&object.app),
                 reason,
-                "refused a lease record; repair or delete it: until then its nodes keep their parts, and none gets more"
+                "refused a lease record; repair or delete it: until then, nodes keep their parts and get no more"
             );
         }
         self.apps.insert(Arc::clone(&object.app), object);
@@ -208,7 +206,7 @@ fn lock(known: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the cache; ends with the watch.
+/// Updates the cache until the watch ends.
 async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, Reading<Object>)>) {
     while let Some((_, reading)) = readings.recv().await {
         let mut cache = lock(&known);
@@ -217,7 +215,7 @@ async fn follow(known: Arc<Mutex<Cache>>, mut readings: mpsc::Receiver<(usize, R
                 let mut before = std::mem::take(&mut cache.apps);
                 cache.is_listed = true;
                 for (_, object) in objects {
-                    // So that one that is known to be bad is not logged again.
+                    // Keeps a known bad record from being logged again.
                     if let Some(old) = before.remove(&object.app).filter(|old| old.version == object.version) {
                         cache.apps.insert(Arc::clone(&old.app), old);
                     }
@@ -301,7 +299,7 @@ mod tests {
             (Some("{}"), r#"metadata.annotations["bloc.dev/parts"]: missing field `nodes`"#),
             (
                 Some(r#"{"nodes":{"n":{"life":1,"number":1,"part":1000001}}}"#),
-                r#"metadata.annotations["bloc.dev/parts"].nodes: parts of 1000001 together are not allowed"#,
+                r#"metadata.annotations["bloc.dev/parts"].nodes: a sum of parts of 1000001 is not allowed"#,
             ),
         ] {
             let error = Object::of(lease("cpu.a.b", text, "1")).unwrap().record.unwrap_err();
@@ -328,7 +326,7 @@ mod tests {
         ] {
             let text = format!("{:?}", expected);
             sender.send((0, reading)).await.unwrap();
-            // Taken once there is room for the next two.
+            // Taken once there is room for two more.
             for _ in 0..2 {
                 sender.send((0, Reading::Passed { revision: 0 })).await.unwrap();
             }

@@ -70,7 +70,7 @@ mod tests {
             (json!({"node": "a/b", "life": 1, "apps": []}), "node", "\"a/b\"", "a to z"),
             (json!({"node": "a".repeat(254), "life": 1, "apps": []}), "node", "\"aaa", "1 to 253"),
             (json!({"node": "n", "life": 1u64 << 53, "apps": []}), "life", "9007199254740992", "0 to 9007199254740991"),
-            (json!({"node": "n", "life": 1, "apps": many}), "apps", "101 entries", "100 at most"),
+            (json!({"node": "n", "life": 1, "apps": many}), "apps", "a list of 101 entries", "at most 100"),
             (json!({"node": "n", "life": 1, "apps": [one, one]}), "apps[1].name", "\"a/a\"", "once"),
             (message("name", json!("checkout")), "apps[0].name", "\"checkout\"", "namespace/name"),
             (message("name", json!("a.b/c")), "apps[0].name", "\"a.b/c\"", "no dots"),

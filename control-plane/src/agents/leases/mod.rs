@@ -1,13 +1,13 @@
-//! Leases: which node holds which part of the CPU limit of an application (`POST /v1/lease`).
+//! Leases: which node holds which part of an application's CPU limit (`POST /v1/lease`).
 //!
-//! The rules are in [`bloc_leases`]; this module keeps the records, and says nothing before a
-//! record is written. Each replica does all of this: a write succeeds only if nobody else has
-//! written since (`adr/0006-leases.md`).
+//! The rules are in [`bloc_leases`]; this module keeps the records, and answers only once a record
+//! is written. Each replica does all of this: a write succeeds only if nobody else has written
+//! since (`adr/0006-leases.md`).
 //!
 //! ```text
-//! ask ─► the record that is known ─► Grantor::hear on a copy ─┬─ the same ────────────────► say
-//!                                                            └─ another one ─► write ─ok─► say
-//!                                                                                └─ conflict: say nothing
+//! ask ─► the known record ─► Grantor::hear on a copy ─┬─ unchanged ───────────────────► answer
+//!                                                     └─ changed ─► write ─ok─► answer
+//!                                                                     └─ conflict: no answer
 //! ```
 //!
 //! | file | what |

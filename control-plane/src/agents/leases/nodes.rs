@@ -1,18 +1,18 @@
 //! Which nodes are silent.
 //!
-//! A node is known by its agent's messages, whatever application they are about. One that was
-//! silent for [`SILENT`] and that the API server no longer has is freed: its machine is gone, and
-//! nothing on it uses CPU. A replica that has just started has heard of nobody: silence counts from
-//! when it first sees a node in a record.
+//! Any message of its agent shows that a node is alive, whatever application it is about. A node is
+//! freed if it was silent for [`SILENT`] and the API server no longer has it: its machine is gone,
+//! and nothing on it uses CPU. A replica that has just started has heard of no node, so silence
+//! counts from when it first sees the node in a record.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// How long a node has to be silent before the API server is asked, and between two questions.
+/// How long a node must be silent before the API server is asked, and between two such requests.
 pub const SILENT: Duration = Duration::from_secs(60);
-/// A node of which nothing was heard for this long is silent for operators.
+/// After this long without a message, operators see a node as silent.
 const LIVE: Duration = bloc_leases::LIVE;
-/// The most questions at a time.
+/// The most requests at a time.
 const AT_ONCE: usize = 10;
 /// The most nodes that are remembered: more than a cluster has.
 const MOST: usize = 20_000;
@@ -23,13 +23,13 @@ pub struct Nodes(HashMap<String, Node>);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// When it was heard, or first seen in a record.
+    /// When it was last heard, or first seen in a record.
     heard: Duration,
     /// Whether it was ever heard.
     is_known: bool,
-    /// When the API server was asked.
+    /// When the API server was last asked.
     asked: Option<Duration>,
-    /// The API server did not have it then.
+    /// Whether the API server lacked it then.
     is_missing: bool,
 }
 
@@ -41,8 +41,8 @@ impl Nodes {
         }
     }
 
-    /// Of the nodes in the records, those of which the API server is to be asked now. Forgets the
-    /// silent ones that are in none.
+    /// The nodes in the records about which to ask the API server now. Forgets silent nodes that
+    /// are in no record.
     pub fn due<'a>(&mut self, nodes: impl Iterator<Item = &'a str>, now: Duration) -> Vec<String> {
         let nodes: HashSet<&str> = nodes.collect();
         self.0.retain(|node, known| nodes.contains(&**node) || now.saturating_sub(known.heard) < SILENT);
@@ -62,18 +62,18 @@ impl Nodes {
         due
     }
 
-    /// The API server does not have this node. Returns whether it is silent still.
+    /// The API server does not have this node. Returns whether it is still silent.
     pub fn is_missing(&mut self, node: &str, now: Duration) -> bool {
         let known = self.0.get_mut(node).filter(|known| now.saturating_sub(known.heard) >= SILENT);
         known.map(|known| known.is_missing = true).is_some()
     }
 
-    /// Whether the API server did not have this node, and nothing was heard of it since.
+    /// Whether the API server lacked this node, and it has been silent since.
     pub fn is_gone(&self, node: &str, now: Duration) -> bool {
         self.0.get(node).is_some_and(|known| known.is_missing && now.saturating_sub(known.heard) >= SILENT)
     }
 
-    /// Whether nothing was heard of a node lately.
+    /// Whether a node was not heard recently.
     pub fn is_silent(&self, node: &str, now: Duration) -> bool {
         self.0.get(node).is_none_or(|known| !known.is_known || now.saturating_sub(known.heard) >= LIVE)
     }
@@ -96,7 +96,7 @@ mod tests {
             }
             nodes.due(["a"].into_iter(), at(seconds)).len()
         };
-        // It is first seen in a record at 100.
+        // It first appears in a record at 100.
         assert_eq!(
             [due(false, 100), due(false, 159), due(false, 160), due(false, 219), due(false, 220)],
             [0, 0, 1, 0, 1]

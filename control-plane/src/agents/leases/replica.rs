@@ -16,24 +16,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-/// An application of which nobody asked for this long is forgotten. Its record stays.
+/// An application that nobody asks about for this long is forgotten. Its record stays.
 const FORGET: Duration = Duration::from_secs(60);
-/// The pause between two writes of an application: what comes meanwhile is one write. It grows with
-/// the record, above [`SMALL`] bytes, up to [`LONGEST`].
+/// The pause between two writes of an application; what comes meanwhile is one write. Above
+/// [`SMALL`] bytes, it grows with the record, up to [`LONGEST`].
 const GATHER: Duration = Duration::from_millis(100);
 const SMALL: usize = 10_000;
 const LONGEST: Duration = Duration::from_secs(1);
-/// The most applications that are remembered, and that operators see.
+/// The most applications that are remembered and shown to operators.
 const MOST_APPS: usize = 1_000;
-/// How long a message waits for writes: agents wait 0.8 s. What is written later is said to the
-/// next ask.
+/// How long a message waits for writes: agents wait 0.8 s. The next ask gets the result of later
+/// writes.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often silent nodes are looked for.
+/// How often to look for silent nodes.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often a write that failed is in the log, and that there is no room.
+/// How often to log a failed write, or that there is no room.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// The API server was not read yet.
+/// The records have not been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Away;
 
@@ -69,8 +69,8 @@ impl Drop for Writer {
 }
 
 impl Leases {
-    /// With these records. Must be called inside a tokio runtime: a task looks for nodes that no
-    /// longer exist, until all clones are dropped.
+    /// Keeps records in `store`. Must be called inside a tokio runtime: a task looks for nodes that
+    /// no longer exist, until all clones are dropped.
     pub fn new(store: Arc<dyn LeaseStore>, metrics: Arc<Metrics>) -> Self {
         let inner = Inner {
             store,
@@ -87,10 +87,9 @@ impl Leases {
         leases
     }
 
-    /// Answers an agent. Says nothing of applications whose record could not be written.
+    /// Answers an agent. Leaves out applications whose record could not be written.
     ///
-    /// # Errors
-    /// If it is not known yet who holds what.
+    /// # Errors If the records have not been read yet.
     pub async fn ask(&self, asks: Asks) -> Result<Tolds, Away> {
         if !self.0.store.is_ready() {
             return Err(Away);
@@ -108,7 +107,7 @@ impl Leases {
                 Said::Now(answer) => answer,
                 Said::Later(receiver, _) => match timeout_at(deadline, receiver).await {
                     Ok(Ok(answer)) => answer,
-                    // A later ask of this node has taken its place.
+                    // A later ask of this node has replaced it.
                     Ok(Err(_)) => Err(Unsaid::Late),
                     Err(_) => Err(Unsaid::Failed),
                 },
@@ -133,7 +132,7 @@ impl Leases {
         let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
         if known.record.entry(node).is_none() {
             if ask.is_nothing() && !self.apps().contains_key(&*ask.name) {
-                // Remembered, it would make a record that is not new any more, and be written.
+                // Remembering it would change the record, and cause a write.
                 let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
                 return Said::Now(told.ok_or(Unsaid::NoRoom));
             }
@@ -161,12 +160,12 @@ impl Leases {
         answer.ok()
     }
 
-    /// Writes what has come of an application, until nothing comes any more.
+    /// Writes an application's batches until none are left.
     async fn write(self, name: Arc<str>, app: Arc<App>) {
         let mut writer = Writer { app, has_ended: false };
         loop {
-            // In the order in which they come. What comes while it waits goes into the same write.
-            // Other applications write while this one pauses.
+            // The lock is fair. Asks that come during the wait go into the same write. Other
+            // applications write during this one's pause.
             let pause = {
                 let mut budget = self.0.budget.lock().await;
                 sleep_until(budget.ready()).await;
@@ -226,7 +225,7 @@ impl Leases {
         }
     }
 
-    /// An application; none: there is no room for one more of this node.
+    /// An application; none: no room for another one of this node.
     fn app(&self, name: &str, node: &str, now: Duration) -> Option<(Arc<str>, Arc<App>)> {
         let mut apps = self.apps();
         if let Some((name, app)) = apps.get_key_value(name) {
@@ -256,13 +255,13 @@ impl Leases {
     fn forget(&self) {
         let now = self.now();
         let mut apps = self.apps();
-        // Who is about to ask, or to write, has it in hand.
+        // Somebody about to ask or write holds a clone.
         apps.retain(|_, app| {
             Arc::strong_count(app) > 1 || app.idle_since().is_none_or(|asked| now.saturating_sub(asked) < FORGET)
         });
     }
 
-    /// Frees nodes that were silent for long and no longer exist.
+    /// Frees long-silent nodes that no longer exist.
     async fn free_nodes(&self) {
         let (records, now) = (self.0.store.records(), self.now());
         let names = records.iter().flat_map(|(_, record)| record.nodes().map(|(node, _)| node.as_str()));
@@ -293,11 +292,11 @@ impl Leases {
         }
     }
 
-    /// The records at this moment.
+    /// The records now.
     pub fn view(&self) -> LeaseView {
         let now = self.now();
         let mut records = self.0.store.records();
-        // Those that somebody holds come first.
+        // Records with a holder come first.
         records.sort_by_key(|(_, record)| record.is_empty());
         let apps = self.nodes(|nodes| {
             let view = |(name, record): &(Arc<str>, Arc<Record>)| (Arc::clone(name), AppLease::of(record, nodes, now));
@@ -320,7 +319,7 @@ impl Leases {
     }
 }
 
-/// The pause after a write of a record of so many bytes.
+/// The pause after writing a record of this many bytes.
 pub(super) fn gather(bytes: usize) -> Duration {
     GATHER.mul_f64((bytes as f64 / SMALL as f64).max(1.0)).min(LONGEST)
 }

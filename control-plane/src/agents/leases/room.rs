@@ -1,17 +1,17 @@
-//! How many records there are, and how many of one node.
+//! How many records there may be, and how many per node.
 
 use super::store::{Known, LeaseStore};
 use bloc_leases::Record;
 
-/// The most records with an entry of one node, and the most applications that are remembered as it
-/// asked first: a node has 110 pods by default, and one that is taken over leaves room for others.
+/// The most records with an entry of one node, and the most applications remembered because it
+/// asked first. A node has 110 pods by default; a compromised one leaves room for others.
 pub const MOST_OF_NODE: usize = 200;
-/// The most records, also empty ones: nothing deletes these, and a node may begin and leave ever
-/// new ones. They take some 10 MB in etcd and here.
+/// The most records, empty ones included: nothing deletes them, and a node may begin and leave new
+/// ones endlessly. They take some 10 MB in etcd and here.
 const MOST_RECORDS: usize = 10_000;
-/// The memory for all records and what was heard of their nodes, by [`cost`]: some 130,000 entries.
+/// The memory for all records and the state of their nodes, by [`cost`]: some 130,000 entries.
 const MOST_MEMORY: usize = 32 << 20;
-/// An entry of a record and of what was heard of its node, without their names.
+/// The bytes of an entry and of its node's state, without names.
 const ENTRY: usize = 200;
 
 /// Whether a node may have an entry in one more record.
@@ -19,7 +19,7 @@ pub fn may_begin(store: &dyn LeaseStore, node: &str) -> bool {
     store.records().iter().filter(|(_, record)| record.entry(node).is_some()).count() < MOST_OF_NODE
 }
 
-/// Whether a record may take the place of the one that is known.
+/// Whether a record may replace the known one.
 pub fn has_room(store: &dyn LeaseStore, record: &Record, known: &Known) -> bool {
     let (is_new, more) = (known.version.is_none(), cost(record).saturating_sub(cost(&known.record)));
     if !is_new && more == 0 {
@@ -30,7 +30,7 @@ pub fn has_room(store: &dyn LeaseStore, record: &Record, known: &Known) -> bool 
     (!is_new || records.len() < MOST_RECORDS) && taken + more <= MOST_MEMORY
 }
 
-/// What a record takes in memory, and what was heard of its nodes, in bytes.
+/// The memory of a record and of the state of its nodes, in bytes.
 fn cost(record: &Record) -> usize {
     record.nodes().map(|(node, _)| 2 * node.len() + ENTRY).sum()
 }

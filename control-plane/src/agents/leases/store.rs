@@ -5,29 +5,28 @@ use futures_util::future::BoxFuture;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Keeps a record of each application, and writes one only if nobody else has written it since it
-/// was read (compare-and-swap).
+/// Keeps a record per application, and writes one only if nobody else has written it since it was
+/// read (compare-and-swap).
 pub trait LeaseStore: Debug + Send + Sync {
-    /// Whether all records were read once. Before that, nothing may be said.
+    /// Whether all records were read once. Before that, no ask may be answered.
     fn is_ready(&self) -> bool;
 
-    /// The record that is known of an application: at least as new as the last one that was read or
-    /// written here. An application without one has a [new](Record::new) record without a version.
+    /// The known record of an application: at least as new as the last one read or written here. An
+    /// application without a record has a [new](Record::new) one without a version.
     ///
-    /// # Errors
-    /// If there is one that cannot be used.
+    /// # Errors If the record cannot be used.
     fn read(&self, app: &str) -> Result<Known, Unread>;
 
-    /// Writes the record of an application in place of that version.
+    /// Replaces that version of an application's record.
     fn write(&self, app: Arc<str>, record: Record, version: Option<String>) -> Writing<'_>;
 
-    /// All records that can be used.
+    /// All usable records.
     fn records(&self) -> Vec<(Arc<str>, Arc<Record>)>;
 
-    /// How many records cannot be used.
+    /// The number of unusable records.
     fn unread(&self) -> usize;
 
-    /// Whether a node exists. A store that does not know says yes.
+    /// Whether a node exists. A store that does not know returns true.
     fn has_node(&self, node: String) -> BoxFuture<'_, Result<bool, String>>;
 }
 
@@ -47,7 +46,7 @@ impl Default for Known {
     }
 }
 
-/// There is a record, but it cannot be used. It is left as it is.
+/// The record exists but is unusable. It is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
@@ -55,9 +54,9 @@ pub struct Unread;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritten {
     /// Somebody else has written it.
-    #[error("another replica has written it meanwhile")]
+    #[error("another replica has written it in the meantime")]
     Conflict,
-    /// It may be written, or not.
+    /// It may or may not have been written.
     #[error("{0}")]
     Failed(String),
 }
@@ -80,11 +79,11 @@ pub fn check(path: &str, record: Record) -> Result<Record, String> {
     let (count, held) =
         (record.nodes().count(), record.nodes().map(|(_, entry)| u64::from(entry.part.get())).sum::<u64>());
     if count > MOST_NODES {
-        return Err(format!("{path}.nodes: {count} entries are not allowed; allowed: {MOST_NODES} at most"));
+        return Err(format!("{path}.nodes: {count} entries are not allowed; allowed: at most {MOST_NODES}"));
     }
     if held > u64::from(Part::WHOLE.get()) {
         let most = Part::WHOLE.get();
-        return Err(format!("{path}.nodes: parts of {held} together are not allowed; allowed: {most} at most"));
+        return Err(format!("{path}.nodes: a sum of parts of {held} is not allowed; allowed: at most {most}"));
     }
     Ok(record)
 }

@@ -17,7 +17,7 @@ const APP: &str = "shop/checkout";
 
 type Records = BTreeMap<Arc<str>, (u64, Arc<Record>)>;
 
-/// What two replicas share. Each sees it as it was when it last wrote or [looked](Store::look).
+/// What two replicas share. Each sees it as of its last write or [look](Store::look).
 #[derive(Debug, Default)]
 struct Shared {
     records: Records,
@@ -27,7 +27,7 @@ struct Shared {
     hangs: Option<&'static str>,
     /// The next write panics.
     panics: bool,
-    /// What writes and questions for nodes fail with.
+    /// The error of writes and of node requests.
     failure: Option<String>,
     questions: usize,
 }
@@ -119,13 +119,13 @@ fn ask(app: &str, number: u64, part: Part, wants: u32) -> Ask {
     Ask { name: app.into(), number, part, wants: Part::millionths(wants), least: Part::ZERO, own: None }
 }
 
-/// What an agent that holds a part is told.
+/// The answer to an agent that holds `part`.
 async fn told(leases: &Leases, node: &str, part: Part, wants: u32) -> Option<Told> {
     let asks = Asks { node: node.into(), life: 1, apps: vec![ask(APP, 1, part, wants)] };
     leases.ask(asks).await.unwrap().apps.pop()
 }
 
-/// Asks each second until the replica gives something; returns what the node holds then.
+/// Asks each second until the replica gives a part; returns it.
 async fn until_given(leases: &Leases, node: &str, wants: u32) -> Part {
     for _ in 0..60 {
         let part = told(leases, node, Part::ZERO, wants).await.map(|told| told.part).unwrap_or_default();
@@ -159,7 +159,7 @@ async fn nothing_is_said_that_is_not_written_and_what_was_heard_stays() {
     assert_eq!(told(&leases, "n2", Part::ZERO, 800_000).await, None, "its entry is not written");
     assert_eq!(count(&metrics, r#"bloc_lease_writes_total{result="failed"}"#), 1);
     assert_eq!(count(&metrics, r#"bloc_lease_asks_total{result="failed"}"#), 1);
-    // An ask that needs no write is answered, and the need of the other one is known.
+    // An ask that needs no write is answered, and the other node's need is known.
     let one = told(&leases, "n1", held, 600_000).await.unwrap();
     assert_eq!((one.part, one.goal < held), (held, true), "{one:?}");
     store.look();
@@ -174,7 +174,7 @@ async fn asks_that_come_together_are_one_write() {
         let asks = (0..50).map(|nth| {
             let leases = leases.clone();
             async move {
-                // Also while a record is written.
+                // Some come during a write.
                 sleep(Duration::from_millis(nth)).await;
                 told(&leases, &format!("n{nth}"), Part::ZERO, 20_000).await
             }
@@ -223,7 +223,7 @@ async fn a_replica_that_was_late_says_nothing_and_then_knows_better() {
     assert_eq!(conflicts(), 1);
 }
 
-/// Agents ask two replicas at once, which see each other's writes late, and give parts back.
+/// Agents ask two replicas at once and give parts back. Each replica sees the other's writes late.
 #[tokio::test(start_paused = true)]
 async fn two_replicas_never_let_agents_hold_more_than_the_limit() {
     fastrand::seed(7);

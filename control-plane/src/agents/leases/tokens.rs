@@ -1,14 +1,13 @@
-//! Whether a token is that of the node agent on a node.
+//! Whether a token belongs to the node agent on a node.
 //!
-//! A SPIFFE id is that of all agents. What one agent gives is taken for its node, so an agent has
-//! to prove on which node it runs: by a token of its service account that is bound to its pod.
-//! Kubernetes 1.30 or later writes the pod's node into it, and the API server says so
-//! (TokenReview).
+//! All agents have the same SPIFFE id. An agent's message applies to its node, so it must prove
+//! which node it runs on: by a token of its service account that is bound to its pod. Kubernetes
+//! 1.30 or later writes the pod's node into the token, and the API server returns it (TokenReview).
 //!
-//! A good token is remembered for [`KEPT`] and another one for [`REFUSED`], by its digest. A review
-//! takes one of [`REVIEWS`] places for [`A_SECOND`] at least, and each node that is claimed has
-//! one: one node's tokens do not keep others waiting. An agent hangs up before a slow review ends,
-//! so that goes on without it.
+//! A good token is remembered for [`KEPT`], any other for [`REFUSED`], by its digest. A review
+//! takes one of [`REVIEWS`] places for at least [`A_SECOND`], and each claimed node has one: one
+//! node's tokens do not hold up others. An agent may hang up before a slow review ends; the review
+//! continues.
 
 use crate::http::identity::{NodeAgent, forbidden};
 use axum::http::StatusCode;
@@ -27,39 +26,39 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// The audience that a token must have.
 pub const AUDIENCE: &str = "bloc-control-plane";
-/// Where the API server says on which node the pod of a token runs.
+/// The key under which the API server reports the node of a token's pod.
 const NODE: &str = "authentication.kubernetes.io/node-name";
 /// How long a good token is remembered.
 const KEPT: Duration = Duration::from_secs(60);
-/// How long a token that is not good is remembered: it may become valid, if clocks differ.
+/// How long a bad token is remembered: it may become valid if clocks differ.
 const REFUSED: Duration = Duration::from_secs(10);
-/// The most reviews at a time: 50 a second if they are fast, and 2,000 nodes need 34. No more
-/// tokens are remembered than are reviewed in [`KEPT`].
+/// The most reviews at a time: 50 a second if they are fast, and 2,000 nodes need 34. At most as
+/// many tokens are remembered as are reviewed in [`KEPT`].
 const REVIEWS: usize = 50;
-/// How long a review keeps its place at least.
+/// The least time for which a review keeps its place.
 const A_SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 type Review = dyn Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync;
 
-/// Checks tokens; clones share what is remembered.
+/// Checks tokens; clones share the results.
 #[derive(Clone)]
 pub struct Tokens {
     user: Arc<str>,
     review: Arc<Review>,
-    /// Reviews, by the node that is claimed.
+    /// Reviews, by claimed node.
     places: Shares,
     state: Arc<Mutex<State>>,
 }
 
-/// The node of the token's agent; or why it is refused, which has nothing of the token.
+/// The node of the token's agent; or the refusal, without any part of the token.
 type Checked = Result<String, (StatusCode, String)>;
 type InFlight = Shared<BoxFuture<'static, Checked>>;
 type Key = [u8; 32];
 
 #[derive(Default)]
 struct State {
-    /// Until when each is remembered.
+    /// Results, and when they expire.
     known: HashMap<Key, (Checked, Instant)>,
     in_flight: HashMap<Key, InFlight>,
 }
@@ -80,7 +79,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Tokens of that agent, which the API server reviews.
+    /// The API server reviews tokens of `agent`.
     pub fn new(client: Client, agent: &NodeAgent) -> Self {
         let api = Api::<TokenReview>::all(client);
         let review = move |token: String| {
@@ -89,7 +88,7 @@ impl Tokens {
             async move {
                 let (params, review) = (PostParams::default(), TokenReview { spec, ..TokenReview::default() });
                 match timeout(TIMEOUT, api.create(&params, &review)).await {
-                    Ok(Ok(review)) => review.status.ok_or_else(|| "an answer without a status".to_owned()),
+                    Ok(Ok(review)) => review.status.ok_or_else(|| "the API server's response has no status".to_owned()),
                     Ok(Err(error)) => Err(error.to_string()),
                     Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
                 }
@@ -99,7 +98,7 @@ impl Tokens {
         Self::with(agent, review)
     }
 
-    /// The same, which something else reviews.
+    /// The same with another reviewer.
     pub fn with(
         agent: &NodeAgent,
         review: impl Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync + 'static,
@@ -108,11 +107,10 @@ impl Tokens {
         Self { user: agent.user().into(), review: Arc::new(review), places, state: Arc::default() }
     }
 
-    /// Checks that a token is that of the agent on `node`. If nobody waits any more, a review goes
-    /// on, and its result is remembered. Must be called inside a tokio runtime.
+    /// Checks that a token belongs to the agent on `node`. A review continues, and its result is
+    /// remembered, even if nobody waits. Must be called inside a tokio runtime.
     ///
-    /// # Errors
-    /// 401, 403, or 503 if nobody can say now; with the reason, which has nothing of the token.
+    /// # Errors 401, 403, or 503 if it cannot be reviewed now; the reason has no part of the token.
     pub async fn check(&self, token: &str, node: &str) -> Result<(), (StatusCode, String)> {
         let key = Sha256::digest(token).into();
         let review = {
@@ -135,7 +133,7 @@ impl Tokens {
         is_of(&review.await?, node)
     }
 
-    /// Reviews a token in a task of its own.
+    /// Reviews a token in its own task.
     fn start(&self, key: Key, token: String, place: Share) -> InFlight {
         let (sender, receiver) = oneshot::channel();
         let until = Instant::now() + A_SECOND;
@@ -147,19 +145,18 @@ impl Tokens {
             let checked = reviewed.map_err(unknown).and_then(|status| tokens.node(status));
             tokens.lock().remember(*key, &checked, Instant::now());
             drop(reviewing);
-            // Those who asked may have hung up.
+            // The callers may have hung up.
             let _ = sender.send(checked);
             sleep_until(until).await;
             drop(place);
         });
-        let ended = |_| Err((StatusCode::SERVICE_UNAVAILABLE, "the review of the token has ended".to_owned()));
+        let ended = |_| Err((StatusCode::SERVICE_UNAVAILABLE, "the token review ended without a result".to_owned()));
         receiver.map(move |checked| checked.unwrap_or_else(ended)).boxed().shared()
     }
 
     /// The node of the agent whose token was reviewed.
     fn node(&self, status: TokenReviewStatus) -> Result<String, (StatusCode, String)> {
-        // An API server that knows no audiences would accept a token that was made for another
-        // program.
+        // An API server that knows no audiences would accept a token made for another program.
         let is_ours = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
         if status.authenticated != Some(true) || !is_ours {
             let why = status.error.unwrap_or_else(|| format!("allowed: a token for the audience {AUDIENCE:?}"));
@@ -192,7 +189,7 @@ impl State {
     fn remember(&mut self, key: Key, checked: &Checked, now: Instant) {
         let kept = match checked {
             Ok(_) => KEPT,
-            // The API server has not said anything.
+            // The API server gave no verdict.
             Err((StatusCode::SERVICE_UNAVAILABLE, _)) => return,
             Err(_) => REFUSED,
         };
@@ -232,7 +229,7 @@ mod tests {
         json!({"authenticated": true, "audiences": [AUDIENCE], "user": {"username": USER, "extra": {NODE: ["n1"]}}})
     }
 
-    /// Lets so much time pass, and reviews give back their places.
+    /// Lets `time` pass, and reviews give up their places.
     async fn after(time: Duration) {
         tokio::time::sleep(time + Duration::from_millis(1)).await;
     }
@@ -281,7 +278,7 @@ mod tests {
             let (tokens, reviews) = tokens(status);
             for (nth, reviewed) in [(1, 1), (2, if code == 503 { 2 } else { 1 }), (3, if code == 503 { 3 } else { 2 })]
             {
-                // Each second one review of a node, and after 10 s another one of the token.
+                // One review of a node each second, and the next one of the token after 10 s.
                 after(if nth == 3 { REFUSED } else { A_SECOND }).await;
                 let (status, why) = tokens.check("secret", "n1").await.unwrap_err();
                 assert_eq!((status.as_u16(), why.starts_with(reason)), (code, true), "{why}");
@@ -291,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A token `n1-...` is that of the agent on `n1`; `junk` is no token. A review takes that long.
+    /// A token `n1-...` is valid for `n1`; `junk` is not valid. A review takes `takes`.
     fn of_nodes(takes: Duration) -> (Tokens, Arc<AtomicUsize>) {
         let reviews = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&reviews);

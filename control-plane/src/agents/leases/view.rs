@@ -11,23 +11,23 @@ use std::time::Duration;
 pub struct LeaseView {
     /// By name; at most 1,000.
     pub apps: BTreeMap<Arc<str>, AppLease>,
-    /// Records that cannot be used.
+    /// Lease records that cannot be used.
     pub unread: usize,
 }
 
-/// Who holds the limit of an application, as ratios of it.
+/// Who holds an application's limit, as ratios of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppLease {
     /// What nodes hold.
     pub held: f64,
-    /// What nodes hold of which this replica has heard nothing for 10 s.
+    /// What nodes hold from which this replica has heard nothing for 10 s.
     pub silent: f64,
     /// How many those are.
     pub silent_nodes: usize,
 }
 
 impl AppLease {
-    /// What a record says, and what is known of its nodes.
+    /// The view of a record, given what is known of its nodes.
     pub(super) fn of(record: &Record, nodes: &Nodes, now: Duration) -> Self {
         let silent = || record.nodes().filter(|(node, _)| nodes.is_silent(node, now));
         let part: Part = silent().map(|(_, entry)| entry.part).sum();

@@ -1,12 +1,12 @@
 //! The known state of the cluster, and the services computed from it. No I/O: the watches pass in
 //! what they read.
 //!
-//! A Service is in force if a ConfigMap manages it. A change of an object recomputes only the
-//! services that it concerns. All others keep their values, so publishing needs only one comparison
-//! for each.
+//! A Service is in force if a ConfigMap manages it. A changed object recomputes only the services
+//! that it concerns. All others keep their values, so publishing needs only one comparison for
+//! each.
 //!
-//! A ConfigMap that is refused changes nothing: its last good content stays in force as long as it
-//! exists. If a namespace has several, the oldest counts and the others are refused.
+//! A refused ConfigMap changes nothing: its last good content stays in force while it exists. If a
+//! namespace has several ConfigMaps, the oldest counts and the others are refused.
 
 use super::endpoints::{self, Slice};
 use super::policy::{PolicySpec, Scope};
@@ -42,7 +42,7 @@ pub struct Cluster {
     dirty: BTreeSet<Key>,
     /// Whether VirtualServices have changed.
     routes_dirty: bool,
-    /// Whether to recompute the hosts of other registries.
+    /// Whether to recompute hosts that are no Services.
     foreign_dirty: bool,
     built: BTreeMap<String, Arc<Service>>,
 }
@@ -71,7 +71,7 @@ impl Cluster {
         if namespace == self.namespace { Scope::Cluster } else { Scope::Namespace }
     }
 
-    /// An EndpointSlice exists; returns whether that is new.
+    /// Adds or updates an EndpointSlice; returns whether it changed.
     pub fn put_slice(&mut self, key: Key, slice: Slice) -> bool {
         if self.slices.get(&key) == Some(&slice) {
             return false;
@@ -84,7 +84,7 @@ impl Cluster {
         true
     }
 
-    /// A Service exists; returns whether that is new.
+    /// Adds or updates a Service; returns whether it changed.
     pub fn put_service(&mut self, key: Key, service: endpoints::Service) -> bool {
         let before = self.services.get(&key);
         let news = before != Some(&service);
@@ -96,7 +96,7 @@ impl Cluster {
         news
     }
 
-    /// A ConfigMap exists; returns whether that is new.
+    /// Adds or updates a ConfigMap; returns whether it changed.
     pub fn put_policy(&mut self, key: Key, mut policy: Policy) -> bool {
         if policy.spec.is_none() {
             policy.spec = self.policies.get(&key).and_then(|last| last.spec.clone());
@@ -109,7 +109,7 @@ impl Cluster {
         news
     }
 
-    /// A VirtualService exists; returns whether that is new.
+    /// Adds or updates a VirtualService; returns whether it changed.
     pub fn put_route(&mut self, key: Key, rules: Rules) -> bool {
         let news = self.routes.put(key, rules);
         self.routes_dirty |= news;
@@ -142,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// A VirtualService is gone, or has no rules any more.
+    /// A VirtualService is gone, or no longer has rules.
     pub fn remove_route(&mut self, key: &Key) {
         self.routes.remove(key);
         self.routes_dirty = true;
@@ -161,12 +161,12 @@ impl Cluster {
         self.services.keys().cloned().collect()
     }
 
-    /// The VirtualServices that are known.
+    /// The known VirtualServices.
     pub fn routes(&self) -> BTreeSet<Key> {
         self.routes.names().cloned().collect()
     }
 
-    /// The ConfigMap that counts in a namespace: the oldest; of equally old ones the first by name.
+    /// The ConfigMap that counts in a namespace: the oldest; among equals, the first by name.
     pub fn policy_in_force(&self, namespace: &str) -> Option<&Key> {
         let all =
             self.policies.range((namespace.to_owned(), String::new())..).take_while(|(key, _)| key.0 == namespace);
@@ -198,7 +198,7 @@ impl Cluster {
         format!("{name}.{namespace}.svc.{}", self.domain)
     }
 
-    /// Marks everything that the ConfigMaps of `namespace` concern to be recomputed.
+    /// Marks every service that the ConfigMaps of `namespace` concern.
     fn touch(&mut self, namespace: &str) {
         let cluster = self.scope(namespace) == Scope::Cluster;
         self.foreign_dirty |= cluster;
@@ -242,7 +242,7 @@ impl Cluster {
         managed.then_some(spec)
     }
 
-    /// Recomputes the hosts that are no Services, which the cluster's ConfigMap may name too.
+    /// Recomputes hosts that are no Services; the cluster's ConfigMap may name these too.
     fn build_foreign(&mut self) {
         let ours = format!(".svc.{}", self.domain);
         self.built.retain(|host, _| host.ends_with(&ours));
@@ -265,7 +265,7 @@ impl Cluster {
                     self.built.insert(host, Arc::new(service));
                 }
             }
-            // Its parts were validated one by one, so this would be a bug. Then too, the last good
+            // Its parts were validated one by one, so this would be a bug. Even then, the last good
             // state is the safest.
             Err(error) => tracing::error!(host, %error, "cannot build a service from its objects"),
         }

@@ -1,11 +1,11 @@
 //! Copies of the last good content of ConfigMaps, stored as ConfigMaps in the control plane's own
 //! namespace.
 //!
-//! After a bad edit the content before stays in force. A replica that has just started never read
-//! that. Without a copy it would take away parameters that the other replica still serves, at the
-//! worst moment. Each replica writes the same copy when a ConfigMap is accepted, and deletes it
-//! when the original is gone or no longer counts for its namespace. If the rights for that are
-//! missing, this is logged, and only replicas that have read the good content still have it.
+//! After a bad edit the previous content stays in force. A replica that has just started never read
+//! it. Without a copy it would remove parameters that the other replica still serves, at the worst
+//! moment. Each replica writes the same copy when a ConfigMap is accepted. It deletes the copy when
+//! the original is gone or no longer counts for its namespace. Missing rights for this are logged;
+//! then only replicas that have read the good content still have it.
 
 use super::policy::{KEY, LABEL, PolicySpec, Scope};
 use super::watch::Key;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const MARK: &str = "last-good";
 /// Annotation: the original, `namespace/name`.
 const OF: &str = "bloc.dev/of";
-/// Annotation: the original's uid. With another uid, it is another ConfigMap of the same name.
+/// Annotation: the original's uid. Another uid means another ConfigMap of the same name.
 const UID: &str = "bloc.dev/uid";
 /// Annotation: the original's revision.
 const REVISION: &str = "bloc.dev/revision";
@@ -42,7 +42,7 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     Write(Key, Content),
-    /// Delete it: the original is gone, or does not count.
+    /// Delete it: the original is gone or does not count.
     Delete(String),
 }
 
@@ -51,7 +51,7 @@ pub enum Due {
 pub struct Copies {
     /// By original: the copy's name and content.
     known: BTreeMap<Key, (String, Content)>,
-    /// The copies that we have ordered but not seen yet.
+    /// The copies that we have requested but not seen yet.
     ordered: BTreeMap<Key, Content>,
 }
 
@@ -95,8 +95,7 @@ impl Copies {
         PolicySpec::read_text(&content.text, scope).ok().map(Arc::new)
     }
 
-    /// The changes that are needed, given the originals that count, with their content if it is
-    /// good.
+    /// The necessary changes, given the originals that count, with their content if it is good.
     pub fn due<'a>(&mut self, originals: impl Iterator<Item = (&'a Key, Option<&'a Content>)>) -> Vec<Due> {
         let mut due = Vec::new();
         let mut orphans: BTreeMap<&Key, &String> = self.known.iter().map(|(key, (name, _))| (key, name)).collect();

@@ -2,11 +2,10 @@
 //!
 //! - An endpoint takes requests when it is `ready` (the default). If none is, those that are
 //!   `terminating` and still `serving` do, as in kube-proxy.
-//! - The ports of a slice are target ports; a port of the Service finds its target by name. Only
-//!   TCP counts.
-//! - Of a dual-stack Service only the first family counts. The other one has the same pods, and
-//!   Envoy knows a pod by one address.
-//! - An endpoint may be in two slices for a moment; it counts once.
+//! - A slice has target ports; a port of the Service finds its target by name. Only TCP counts.
+//! - For a dual-stack Service only the first family counts. The other has the same pods, and Envoy
+//!   knows a pod by one address.
+//! - An endpoint may briefly be in two slices; it counts once.
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -23,7 +22,7 @@ pub struct Service {
     ports: Vec<(u16, String)>,
     /// Its first family, `IPv4` or `IPv6`.
     family: Option<String>,
-    /// The host that it stands for, if it is an `ExternalName`. Then its own slices do not count.
+    /// The host that it refers to, if it is an `ExternalName`; its own slices then do not count.
     alias: Option<String>,
 }
 
@@ -40,7 +39,7 @@ impl From<core::Service> for Service {
 }
 
 impl Service {
-    /// The host that it stands for, if it is an `ExternalName`.
+    /// The host that it refers to, if it is an `ExternalName`.
     pub fn alias(&self) -> Option<&String> {
         self.alias.as_ref()
     }
@@ -59,7 +58,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// `None` for a slice of no Service, or of names instead of addresses.
+    /// `None` for a slice without a Service, or with names instead of addresses.
     pub fn new(slice: discovery::EndpointSlice) -> Option<Self> {
         let service = slice.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_LABEL))?;
         if slice.address_type == "FQDN" {
@@ -85,7 +84,7 @@ impl Slice {
 }
 
 /// The addresses by port of the Service; `None` if Kubernetes does not know them, so that senders
-/// have to learn them.
+/// must learn them.
 pub fn by_port<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice> + Clone,

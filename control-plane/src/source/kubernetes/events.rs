@@ -1,4 +1,4 @@
-//! Reports to the owner of a ConfigMap that it was refused, as a Kubernetes Event, which `kubectl
+//! Tells the owner of a ConfigMap that it was refused, by a Kubernetes Event that `kubectl
 //! describe` shows.
 
 use crate::digest;
@@ -11,14 +11,14 @@ use kube::{Api, Client, Error};
 
 /// The longest note in Kubernetes, in bytes.
 const MAX_NOTE: usize = 1024;
-/// The part of a ConfigMap's name that is kept, so that the Event's name is not too long for
+/// The part of a ConfigMap's name that is kept, so that the Event's name is short enough for
 /// Kubernetes.
 const MAX_NAME: usize = 200;
 /// The name of the reporting controller.
 const CONTROLLER: &str = "bloc.dev/control-plane";
 
-/// Reports that `object` was refused for `reason`. Replicas use the same name for the same refusal,
-/// so that there is one Event.
+/// Reports that `object` was refused for `reason`. Replicas name the same refusal alike, so that
+/// there is one Event.
 pub async fn report(client: Client, object: ObjectReference, reason: String) {
     let namespace = object.namespace.clone().unwrap_or_default();
     let event = event(object, &reason, Timestamp::now());
@@ -32,7 +32,7 @@ pub async fn report(client: Client, object: ObjectReference, reason: String) {
 
 fn event(object: ObjectReference, reason: &str, now: Timestamp) -> Event {
     let of = |value: &Option<String>| value.clone().unwrap_or_default();
-    // The same in every build: replicas of two builds write one Event.
+    // The same in every build, so that replicas of two builds write one Event.
     let digest =
         digest::of_pairs([(of(&object.uid), of(&object.resource_version)), (reason.to_owned(), String::new())]);
     let name: String = object.name.as_deref().unwrap_or("configmap").chars().take(MAX_NAME).collect();

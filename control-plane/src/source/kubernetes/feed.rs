@@ -25,11 +25,11 @@ use tokio::time::{Instant, sleep};
 /// How long events are gathered: they come in bursts (a rollout, a restart of the API server), and
 /// a change may take a second.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Readings that may wait to be processed; when there are as many, the watches wait.
+/// The most readings waiting to be processed; beyond that, the watches wait.
 const BACKLOG: usize = 1_024;
 
-/// A connection to the API server that is silent for this long is given up: longer than after which
-/// a silent watch lists again.
+/// A connection to the API server is given up after this silence: longer than the one after which a
+/// watch lists again.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// A client for a source.
@@ -57,7 +57,7 @@ impl KubernetesSource {
         Self { client, namespace: namespace.into(), domain: domain.into() }
     }
 
-    /// Publishes every change from now on; ends only when its future is dropped.
+    /// Publishes every change until its future is dropped.
     pub async fn run(self, store: Store, metrics: Arc<Metrics>) {
         let (sender, mut readings) = mpsc::channel(BACKLOG);
         let mut tasks = JoinSet::new();
@@ -170,20 +170,19 @@ pub enum Object {
     Policy(Box<ConfigMap>),
 }
 
-/// The places of the watches.
+/// The index of each watch.
 pub const SLICES: usize = 0;
 pub const SERVICES: usize = 1;
 pub const POLICIES: usize = 2;
 pub const ROUTES: usize = 3;
 pub const PLACES: usize = 4;
-/// The names of these kinds in versions: EndpointSlice, Service, ConfigMap, VirtualService. Another
-/// kind needs another name.
+/// The names of these kinds in versions: EndpointSlice, Service, ConfigMap, VirtualService. A new
+/// kind needs a new name.
 const NAMES: [char; PLACES] = ['e', 's', 'c', 'v'];
 
 /// The result for a ConfigMap.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It is refused.
     Refused {
         /// The ConfigMap, with its resource version.
         object: Box<ObjectReference>,
@@ -199,9 +198,9 @@ pub enum Verdict {
 pub struct Feed {
     cluster: Cluster,
     kinds: [Kind; PLACES],
-    /// Whether each watch has been listed.
+    /// Whether each watch has listed.
     listed: [bool; PLACES],
-    /// Whether something that may change the snapshot was read since the last one.
+    /// Whether anything that may change the snapshot was read since the last one.
     moved: bool,
     maps: BTreeMap<Key, Map>,
     copies: Copies,
@@ -213,9 +212,9 @@ pub struct Feed {
 struct Map {
     object: ObjectReference,
     problem: Option<String>,
-    /// Its content, if that is good.
+    /// Its content, if good.
     content: Option<Content>,
-    /// The verdict on it that was reported last.
+    /// The last reported verdict on it.
     said: Option<(ObjectReference, String)>,
 }
 
@@ -233,7 +232,7 @@ impl Feed {
         }
     }
 
-    /// Whether every watch has been listed once.
+    /// Whether every watch has listed once.
     pub fn is_synced(&self) -> bool {
         self.listed.iter().all(|listed| *listed)
     }
@@ -243,7 +242,7 @@ impl Feed {
         Reach(self.kinds.to_vec())
     }
 
-    /// All services, if something that may change them was read since the last call.
+    /// All services, if anything that may change them was read since the last call.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         (self.is_synced() && std::mem::take(&mut self.moved)).then(|| self.cluster.snapshot())
     }
@@ -301,7 +300,7 @@ impl Feed {
         verdicts
     }
 
-    /// Takes an object; returns whether it is new.
+    /// Takes an object; returns whether it changed anything.
     fn put(&mut self, key: Key, object: Object) -> bool {
         match object {
             Object::Slice(slice) => self.cluster.put_slice(key, slice),
@@ -312,7 +311,7 @@ impl Feed {
                 self.copies.put(&map);
                 false
             }
-            // A copy in another namespace does not count: anybody could label a ConfigMap of theirs
+            // A copy in another namespace does not count: anybody could label their own ConfigMap
             // as a copy.
             Object::Policy(_) => false,
         }
@@ -356,13 +355,13 @@ impl Feed {
         if !self.is_synced() {
             return Vec::new();
         }
-        // A ConfigMap that does not count in its namespace has no copy. Otherwise anybody who may
+        // A ConfigMap that does not count in its namespace gets no copy. Otherwise anybody who may
         // write ConfigMaps there could fill our namespace.
         let in_force = self.maps.iter().filter(|(key, _)| self.cluster.policy_in_force(&key.0) == Some(*key));
         self.copies.due(in_force.map(|(key, map)| (key, map.content.as_ref())))
     }
 
-    /// The verdicts on ConfigMaps that were not reported yet.
+    /// The verdicts on ConfigMaps that are not reported yet.
     fn verdicts(&mut self) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for (key, map) in &mut self.maps {

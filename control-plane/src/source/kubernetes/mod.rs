@@ -1,7 +1,7 @@
 //! Services from the Kubernetes API.
 //!
-//! What reads or writes objects of the Kubernetes API belongs here. The store decides which proxy
-//! gets what.
+//! Code that reads or writes Kubernetes objects belongs here. The store decides which proxy gets
+//! what.
 //!
 //! | object | what is read from it | module |
 //! |---|---|---|
@@ -10,9 +10,8 @@
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
 //! Four [watches](watch) feed one [picture of the cluster](cluster). An event is published after
-//! [`SETTLE`] and the time to compute the services that it concerns. Nothing is published before
-//! all lists are complete. After that, the known state stays in force while the API cannot be
-//! reached.
+//! 20 ms and the time to compute the services that it concerns. Nothing is published before all
+//! lists are complete. After that, the known state stays in force while the API is unreachable.
 
 mod cluster;
 mod copies;

@@ -14,10 +14,10 @@
 //! ```
 //!
 //! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`,
-//! also those of other registries), and `*` stands for every Service of the cluster. A Service that
-//! neither a name nor a `*` covers is not managed. The more specific value wins, for each
-//! parameter. From general to specific: the cluster's `defaults`, its `*`, its entry for the host,
-//! then the namespace's `defaults`, its `*`, its entry for the name.
+//! also those of other registries), and `*` means every Service of the cluster. A Service that
+//! neither a name nor a `*` covers is not managed. For each parameter, the more specific value
+//! wins. From general to specific: the cluster's `defaults`, its `*`, its entry for the host, then
+//! the namespace's `defaults`, its `*`, its entry for the name.
 
 use bloc_daemon::ranges::{is_label, is_name, refused};
 use bloc_policy::config::{ConfigError, ServiceSpec};
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 pub const LABEL: &str = "bloc.dev/policy";
 /// The key in their data.
 pub const KEY: &str = "services.yaml";
-/// The name that stands for all services.
+/// The name that matches all services.
 pub const ALL: &str = "*";
 
 /// Parameters, as written in `services.yaml` of a ConfigMap.
@@ -123,7 +123,7 @@ impl PolicySpec {
     }
 }
 
-/// The refusal of a ConfigMap beside an older one of this name, in the same namespace.
+/// Refuses a ConfigMap beside an older one named `older` in its namespace.
 pub fn crowded(namespace: &str, older: &str) -> ConfigError {
     let allowed = format!("one ConfigMap per namespace; the older {older:?} counts");
     refused("metadata.namespace", format!("{namespace:?}"), allowed)

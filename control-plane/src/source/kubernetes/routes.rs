@@ -1,10 +1,10 @@
 //! How often the routes of VirtualServices retry.
 //!
-//! A sidecar knows which VirtualService its route comes from, but not how often that retries. So
-//! the parameters of a service contain the retries of each VirtualService that routes to it and
-//! differs from the mesh's default. If the rules of one VirtualService differ, the smallest number
-//! counts: no request is repeated more often than its user allowed. Rules of delegates count for
-//! the VirtualService that refers to them, as in Istio.
+//! A sidecar knows which VirtualService its route comes from, but not how often that retries. A
+//! service's parameters therefore list each VirtualService that routes to it with other retries
+//! than the mesh's default. If the rules of one VirtualService differ, the smallest number counts:
+//! no request is repeated more often than its user allowed. Rules of delegates count for the
+//! VirtualService that refers to them, as in Istio.
 
 use super::watch::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 
 /// The number of retries in Istio's default policy (`meshConfig.defaultHttpRetryPolicy`).
 pub const DEFAULT_RETRIES: i64 = 2;
-/// Larger numbers have the effect of this one.
+/// Larger numbers count as this one.
 const MOST_RETRIES: i64 = 100;
-/// The longest chain of aliases that is followed.
+/// The longest chain of aliases to follow.
 const MOST_ALIASES: usize = 8;
 
 /// A VirtualService in the API.
@@ -58,7 +58,7 @@ impl Resource for VirtualService {
     }
 }
 
-/// The rules of a VirtualService, which is the part that matters.
+/// The rules of a VirtualService, the only part that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
@@ -89,8 +89,8 @@ impl Rule {
             hosts: routes.filter_map(|route| text(route, "/destination/host")).collect(),
             delegate: text(rule, "/delegate/name")
                 .map(|name| (text(rule, "/delegate/namespace").filter(|namespace| !namespace.is_empty()), name)),
-            // With `attempts: 0` the route has no retry policy. Then Envoy retries only what a
-            // request asks for in its own headers, and only once.
+            // With `attempts: 0` the route has no retry policy. Envoy then retries only as a
+            // request's own headers ask for, and only once.
             retries: rule
                 .get("retries")
                 .filter(|retries| !retries.is_null())
@@ -102,9 +102,9 @@ impl Rule {
 /// The smallest number of retries in the rules of one VirtualService for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Least {
-    /// Over the rules that have a number.
+    /// Among rules with a number.
     said: Option<i64>,
-    /// Whether a rule has none.
+    /// Whether a rule has no number.
     default: bool,
 }
 
@@ -132,7 +132,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// A VirtualService exists; returns whether that is new.
+    /// Adds or updates a VirtualService; returns whether it changed.
     pub fn put(&mut self, key: Key, rules: Rules) -> bool {
         let news = self.rules.get(&key) != Some(&rules);
         self.rules.insert(key, rules);
@@ -143,13 +143,13 @@ impl Routes {
         self.rules.remove(key);
     }
 
-    /// The VirtualServices that are known.
+    /// The known VirtualServices.
     pub fn names(&self) -> impl Iterator<Item = &Key> {
         self.rules.keys()
     }
 
-    /// Applies the changes; returns the hosts that they concern. `alias` returns what a host is an
-    /// alias of, if it is one: Istio sends a route there.
+    /// Applies the changes; returns the hosts that they concern. `alias` returns the target of a
+    /// host that is an alias: Istio sends a route there.
     pub fn renew(&mut self, domain: &str, alias: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut retries: BTreeMap<String, BTreeMap<String, Least>> = BTreeMap::new();
         for (key, rules) in &self.rules {
@@ -172,14 +172,14 @@ impl Routes {
         hosts
     }
 
-    /// The retries of the VirtualServices that route to `host`, where they are not the default.
+    /// The retries of the VirtualServices that route to `host`, unless they are the default.
     pub fn of(&self, host: &str, default: i64) -> impl Iterator<Item = (&String, i64)> {
         let all = self.retries.get(host).into_iter().flatten();
         all.map(move |(name, least)| (name, least.or(default))).filter(move |(_, retries)| *retries != default)
     }
 
-    /// The rules of a VirtualService and of its delegates, each with the namespace in which it is
-    /// written and its retries.
+    /// The rules of a VirtualService and of its delegates, each with its retries and the namespace
+    /// that contains it.
     fn effective<'a>(&'a self, key: &'a Key, rules: &'a Rules) -> Vec<(&'a str, &'a Rule, Option<i64>)> {
         let mut all = Vec::new();
         for rule in &rules.0 {
@@ -289,7 +289,7 @@ mod tests {
         let alias = |host: &str| match host {
             "alias.web.svc.cluster.local" => Some("other.web.svc.cluster.local".to_owned()),
             "other.web.svc.cluster.local" => Some(A.to_owned()),
-            // Invalid: the aliases form a circle.
+            // Invalid: a cycle of aliases.
             A => Some("alias.web.svc.cluster.local".to_owned()),
             _ => None,
         };

@@ -30,7 +30,7 @@ fn service(path: &str) -> Named {
     (named(path), Object::Service(service.into()))
 }
 
-/// A slice of the Service whose name is before the dash.
+/// A slice of the Service named before the dash.
 fn slice(path: &str, ready: &[&str]) -> Named {
     let service = named(path).1.split_once('-').unwrap().0.to_owned();
     let endpoints: Vec<Value> = ready.iter().map(|ip| json!({"addresses": [ip]})).collect();
@@ -64,7 +64,7 @@ impl World {
         Self { feed: Feed::new("bloc-system", "cluster.local"), revision: 0, verdicts: Vec::new() }
     }
 
-    /// The Services a and b of shop and c of bank, with an endpoint each.
+    /// The Services a and b of shop and c of bank, with one endpoint each.
     fn new() -> Self {
         let mut world = Self::empty();
         world.list(SERVICES, vec![service("shop/a"), service("shop/b"), service("bank/c")]);
@@ -226,7 +226,7 @@ fn endpoints_follow_the_endpoint_slices() {
     assert_eq!(world.names(), ["b.shop", "c.bank"]);
     world.apply(service("shop/a"));
     assert_eq!(world.names(), ["a.shop", "b.shop", "c.bank"]);
-    // A slice that moves to another Service.
+    // A slice moves to another Service.
     world.apply((named("shop/b-1"), slice("shop/a-1", &["10.0.0.2"]).1));
     assert_eq!(world.of("a.shop").1, ["10.0.0.2:8080"]);
     world.apply(slice("shop/a-1", &["10.0.0.7"]));

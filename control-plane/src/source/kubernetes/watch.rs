@@ -1,14 +1,13 @@
 //! Lists one kind of object, then watches it; lists again when the API server requires it.
 //!
-//! `kube::runtime::watcher` does this too, but does not expose the revision of a list or a
-//! bookmark. What a replica may answer depends on these revisions (see `adr/0001-versions.md`). A
-//! list is passed on as a whole when it is complete, so that listing again never shows half of the
-//! cluster.
+//! `kube::runtime::watcher` does this too, but hides the revision of a list or bookmark. What a
+//! replica may answer depends on these revisions (see `adr/0001-versions.md`). A list is passed on
+//! only when it is complete, so that listing again never shows half of the cluster.
 //!
-//! On failure the known state stays, and the next try follows after [`LEAST_PAUSE`] to
-//! [`MOST_PAUSE`], doubled each time, with jitter. A watch that ends or breaks continues where it
-//! was. Only 410 (the server has forgotten that revision) costs a list, and [`SILENCE`]: a watch
-//! from a revision that a restored etcd has not reached never tells anything.
+//! On failure the known state stays. The next try follows after [`LEAST_PAUSE`] to [`MOST_PAUSE`],
+//! doubled each time, with jitter. A watch that ends or breaks continues where it was. Only 410
+//! (the server has forgotten that revision) and [`SILENCE`] cost a list: after a restore of etcd, a
+//! watch from a later revision never delivers anything.
 
 use crate::metrics::Metrics;
 use futures_util::StreamExt;
@@ -23,21 +22,21 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// An API server that is back must be noticed soon. Two replicas with five watches each do not
-/// overload it.
+/// A recovered API server must be noticed soon. Two replicas with five watches each do not overload
+/// it.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// How long one watch lasts, in seconds.
 const WATCH_SECONDS: u32 = 280;
 /// Objects in a page of a list. A slice of 100 endpoints takes some 20 KiB.
 const PAGE: u32 = 500;
-/// How long a kind of object, or the right to read it, has to be missing before its objects count
-/// as gone. Not at once, because a starting API server may not know the kind yet. A replica that
-/// never read any waits three times as long before it contradicts one that did, so that the other
-/// has given them up by then.
+/// How long a kind of object, or the right to read it, must be missing before its objects count as
+/// gone. Not at once, because a starting API server may not know the kind yet. A replica that never
+/// read any waits three times as long before it contradicts one that did; by then, that one has
+/// given them up.
 const LASTING: Duration = Duration::from_secs(3);
 const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
-/// How long a watch may tell nothing, over all its connections, before the objects are listed
-/// again: two bookmarks, which come each minute if etcd reports progress to the API server.
+/// How long a watch may deliver nothing, over all its connections, before it lists again: two
+/// bookmarks, which come every minute if etcd reports progress to the API server.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// Namespace and name.
@@ -46,8 +45,8 @@ pub type Key = (String, String);
 /// What a watch reports.
 #[derive(Debug)]
 pub enum Reading<O> {
-    /// All objects at a revision, and the greatest revision of theirs. Of a kind that is missing or
-    /// withheld there are none at [`u64::MAX`]: whatever a proxy knows of it, we know more.
+    /// All objects at a revision, and the greatest revision of an object. A missing or withheld
+    /// kind has none, at [`u64::MAX`]: no proxy can know more of it.
     Listed { objects: Vec<(Key, O)>, revision: u64, newest: u64 },
     /// An object was added or changed.
     Applied { key: Key, object: O, revision: u64 },
@@ -55,8 +54,8 @@ pub enum Reading<O> {
     Deleted { key: Key, revision: u64 },
     /// Nothing happened up to a revision.
     Passed { revision: u64 },
-    /// The API does not know this kind of object, or does not let us read it. The known state
-    /// stays until this has lasted.
+    /// The API lacks this kind of object, or does not let us read it. The known state stays until
+    /// this has lasted.
     Unread,
 }
 
@@ -66,9 +65,9 @@ pub struct Watch<K, O> {
     /// The name of the kind in log and metrics.
     pub name: &'static str,
     pub selector: Option<&'static str>,
-    /// The place of this watch among those that feed the same receiver.
+    /// The index of this watch among those with the same receiver.
     pub place: usize,
-    /// Whether the cluster may lack that kind of object, or not let us read it.
+    /// Whether the cluster may lack this kind of object, or not let us read it.
     pub optional: bool,
     /// Reduces an object to the parts that matter; `None`: it does not matter.
     pub reduce: fn(K) -> Option<O>,
@@ -77,10 +76,10 @@ pub struct Watch<K, O> {
 }
 
 enum End {
-    /// The server closed it: continue where it was.
+    /// The server closed it: continue from the last revision.
     Closed,
     Stale,
-    /// The server does not know the kind, or does not let us read it.
+    /// The server lacks the kind, or does not let us read it.
     Withheld,
 }
 
@@ -107,7 +106,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
                         tracing::debug!(kind = self.name, "the cluster does not know this kind of object");
                     } else {
                         self.metrics.count_watch_error(self.name);
-                        tracing::warn!(kind = self.name, %error, "not allowed to read this kind of object, which counts as if there were none");
+                        tracing::warn!(kind = self.name, %error, "not allowed to read this kind of object; treating it as if there were none");
                     }
                     sleep(if lasts { MOST_PAUSE } else { WITHHELD_PAUSE }).await;
                 }
@@ -247,8 +246,8 @@ fn of<K: Resource>(object: &K) -> u64 {
     number(object.meta().resource_version.as_deref())
 }
 
-/// A resource version as a number. Kubernetes guarantees since 1.35 that these are growing numbers;
-/// in fact they were before.
+/// A resource version as a number. Since 1.35 Kubernetes guarantees that these are growing numbers;
+/// in practice they always were.
 pub fn number(revision: Option<&str>) -> u64 {
     revision.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
@@ -267,8 +266,8 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A list at the next of these revisions; a watch ends after a minute and tells nothing, but
-    /// the first one tells of 901 after half of it.
+    /// Each list has the next of these revisions. A watch ends after a minute without events; only
+    /// the first one sends a bookmark of 901 halfway.
     fn api(revisions: [u64; 3]) -> Router {
         let (lists, watches) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {

@@ -1,19 +1,19 @@
-//! The sync protocol under network faults, crashes and restarts, with the code of both ends:
+//! The sync protocol under network faults, crashes and restarts, with the real code of both ends:
 //! [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
 //!
 //! Only tests use this folder. Tests of single answers are in `store/tests.rs`.
 //!
 //! [`scenarios`] has the failures of replicas one by one. Here, each seed is one run. The source
 //! changes. Replicas read it late, each by its own watches, list again and restart. Polls and
-//! answers are lost, duplicated and reordered, and waits end. Threads run between any two accesses
-//! of another thread to shared data, and crash. Proxies restart. Node agents change the cores of
-//! the proxies' pods; some agents reach only one of the replicas.
+//! answers are lost, duplicated and reordered, and waits end. Threads interrupt each other between
+//! any two accesses to shared data, and crash. Proxies restart. Node agents change the cores of the
+//! proxies' pods; some agents reach only one replica.
 //!
-//! Checked: a thread always puts in force what the source was at some revision. No replica answers
-//! with an older state than the proxy has, but where `adr/0001-versions.md` allows it; apart from
-//! these, no state in force in a proxy ever goes back. An answer that is only about CPU has the
+//! Checked: a thread only puts in force a state that the source had at some revision. No replica
+//! answers with an older state than the proxy has, except where `adr/0001-versions.md` allows it;
+//! apart from these, no state in force in a proxy ever goes back. An answer with only CPU has the
 //! version of the question. Soon after the faults end, every thread of every proxy has the state of
-//! the source, and every proxy the cores of its pod. Then these stay, whichever replica is asked.
+//! the source, and every proxy the cores of its pod. These then stay, whichever replica is asked.
 //!
 //! 10,000 seeds; `BLOC_SEEDS=1000000` for more, `BLOC_SEED=17` for one.
 
@@ -28,14 +28,14 @@ use world::World;
 const REPLICAS: usize = 2;
 const PROXIES: usize = 2;
 const THREADS: usize = 3;
-/// The source is watched for two things: the parameters of the service `a`, and those of `b`, which
-/// may not exist.
+/// The source has two kinds of objects: the parameters of service `a`, and those of `b`, which may
+/// not exist.
 const KINDS: usize = 2;
 const NAMES: [&str; KINDS] = ["a", "b"];
 const STEPS: usize = 60;
-/// Rounds without faults after which every thread must have the state.
+/// Rounds without faults until every thread must have the state.
 const ROUNDS: usize = 12;
-/// Rounds after that in which nothing may change: longer than a pod may be silent.
+/// Further rounds in which nothing may change: longer than a pod may be silent.
 const REST: usize = 6;
 
 fn setting(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! A proxy: the threads that follow the control plane, and the data that they share.
+//! A proxy: the threads that follow the control plane, and their shared data.
 
 use super::replica::{Reply, Truth};
 use bloc_policy::config::Services;
@@ -6,7 +6,7 @@ use bloc_policy::follower::{Follower, Stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
-/// A thread of a proxy, reduced to the part of its agent that matters here.
+/// A thread of a proxy, reduced to the relevant part of its agent.
 pub(super) struct Thread {
     pub(super) follower: Follower,
     pub(super) in_force: Services,
@@ -27,15 +27,15 @@ pub(super) struct Proxy {
     pub(super) threads: Vec<RefCell<Thread>>,
     pub(super) data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     pub(super) cas: Cell<u32>,
-    /// The cores that it was told last.
+    /// The last cores that it was told.
     pub(super) cpu: Cell<Option<f64>>,
-    /// How often an answer changed them.
+    /// How often an answer changed the cores.
     pub(super) moves: Cell<u32>,
     /// How many threads are in the middle of a call, each interrupted by the next.
     pub(super) depth: Cell<u32>,
-    /// The changes in force in each thread, and as last element those in the shared data; empty:
+    /// The changes in force in each thread; the last element has those in the shared data. Empty:
     /// none yet.
     pub(super) reached: RefCell<Vec<Vec<u64>>>,
-    /// The changes that it may go back to.
+    /// The oldest changes that it may go back to.
     pub(super) floor: Cell<Truth>,
 }

@@ -16,17 +16,17 @@ use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 use tokio::time::Instant;
 
-/// How long a proxy that knows more waits.
+/// How long a proxy that knows more must wait.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The kinds in versions that the source is watched for, and for each one that says where the state
-/// really is from: the history, and the revision of the last change. No replica lacks the latter.
+/// The kinds that the source is watched for. For each, another one says where the state is really
+/// from: the history, and the revision of the last change. No replica lacks the latter.
 const KIND: [char; KINDS] = ['a', 'b'];
 const TRUTH: [char; KINDS] = ['x', 'y'];
 
 /// Where a state is from, see [`TRUTH`].
 pub(super) type Truth = [u64; KINDS];
 
-/// The truth of a version; `None`: it is not one of ours.
+/// The truth in a version; `None`: it is not one of ours.
 pub(super) fn truth(version: &Version) -> Option<Truth> {
     let of = |name| version.stamps.iter().find(|(own, _)| *own == name).map(|(_, stamp)| *stamp);
     Some([of(TRUTH[0])?, of(TRUTH[1])?])
@@ -57,7 +57,7 @@ impl Source {
         *self.changes[kind].iter().rev().find(|(changed, _)| *changed <= revision).unwrap()
     }
 
-    /// The truth of a kind that was read up to `revision`.
+    /// The truth of a kind read up to `revision`.
     fn truth(&self, kind: usize, revision: u64) -> u64 {
         self.history << 32 | self.at(kind, revision).0
     }
@@ -87,7 +87,7 @@ pub(super) struct Held {
     pub(super) from: Return,
 }
 
-/// Where an answer goes: proxy, thread, and number of that thread's question.
+/// Where an answer goes: proxy, thread, and the number of that thread's question.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Return(pub(super) usize, pub(super) usize, pub(super) u64);
 
@@ -96,10 +96,10 @@ pub(super) struct Replica {
     pub(super) state: State,
     pub(super) kinds: [Kind; KINDS],
     pub(super) held: Vec<Held>,
-    /// When a proxy came first with a version.
+    /// When a proxy first came with a version.
     came: HashMap<(usize, String), Instant>,
     /// The proxies that were answered with an older state than they had, where `adr/0001` allows
-    /// it, and with which.
+    /// it, and that state.
     pub(super) older: Vec<(usize, Truth)>,
 }
 
@@ -133,7 +133,7 @@ impl Replica {
         self.state.publish(snapshot, self.reach(source));
     }
 
-    /// The watch of a kind reads its next change, if there is one.
+    /// The watch of a kind reads its next change, if any.
     pub(super) fn read_on(&mut self, source: &Source, kind: usize, now: Instant) {
         let next = source.changes[kind].iter().find(|(revision, _)| *revision > self.kinds[kind].known);
         if let Some((revision, _)) = next {
@@ -165,7 +165,7 @@ impl Replica {
         }
     }
 
-    /// The agent says how many cores the pod of a proxy has.
+    /// The agent reports the cores of a proxy's pod.
     pub(super) fn hear_agent(&mut self, proxy: usize, cores: f64, now: Instant) {
         let (namespace, name) = ("shop".to_owned(), format!("proxy-{proxy}"));
         let pods = vec![PodCpu { namespace, name, cores: Some(cores), used_seconds: 0.0 }];
@@ -185,7 +185,7 @@ impl Replica {
         }
     }
 
-    /// The answers to the polls that were woken, or that it is time to look at again.
+    /// Answers to polls that were woken, or that are due for another look.
     pub(super) fn answers(&mut self, now: Instant) -> Vec<(Return, Reply)> {
         let mut answers = Vec::new();
         for mut held in std::mem::take(&mut self.held) {
@@ -216,7 +216,7 @@ impl Replica {
         (held.from, None)
     }
 
-    /// Asserts that an answer is not older than the question, but where `adr/0001` allows it.
+    /// Asserts that an answer is not older than the question, except where `adr/0001` allows it.
     fn reply(&mut self, outcome: Outcome, question: Option<&Version>, from: Return, now: Instant) -> Reply {
         if let (Outcome::Changed(answer), Some(question)) = (&outcome, question)
             && let (Some(had), Some(gets)) = (truth(question), truth(&answer.version))
@@ -229,7 +229,7 @@ impl Replica {
             let is_overdue = now >= came + PATIENCE && (0..KINDS).all(told);
             assert!(is_overdue || !lacking.contains(&true), "{question} is answered with {} too early", answer.version);
             for kind in (0..KINDS).filter(|kind| gets[*kind] < had[*kind]) {
-                // Some replica has the deletion only from a list, this one has not heard of a
+                // Some replica knows the deletion only from a list, this one has not heard of a
                 // restored etcd, or it lags for longer than a proxy waits.
                 let is_unstamped = stamp(kind) < had[kind] & u64::from(u32::MAX);
                 let is_of_before = gets[kind] >> 32 < had[kind] >> 32;

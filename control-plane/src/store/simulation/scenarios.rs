@@ -1,9 +1,9 @@
 //! Failures of two replicas behind one address, one by one: what each proxy has in force, and when
-//! it goes back to an older state. `-- --nocapture` prints that.
+//! it goes back to an older state. `-- --nocapture` prints this.
 //!
-//! Proxies ask a replica at random, and give up a question after a while. Watches lag by some
-//! 100 ms and send a bookmark each minute. [`Replica`] asserts that an answer is older than what
-//! the proxy has only where `adr/0001-versions.md` allows it. Here it is asserted which of these
+//! Proxies ask a replica at random, and give up a question after a while. Watches lag by some 100
+//! ms and send a bookmark every minute. [`Replica`] asserts that an answer is older than the
+//! proxy's state only where `adr/0001-versions.md` allows it. Tests here assert which of these
 //! cases happen, and that none happens once every replica has listed.
 
 use super::replica::{Replica, Return, Source, Truth, truth};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 const PROXIES: usize = 6;
 const STEP: u64 = 50;
-/// The proxy's wait, and when it gives a question up.
+/// The proxy's wait, and when it gives up a question.
 const WAIT: u64 = 5_000;
 const TIMEOUT: u64 = 8_000;
 const BOOKMARK: u64 = 60_000;
@@ -28,22 +28,22 @@ const SILENCE: u64 = 120_000;
 #[derive(Default)]
 struct Proxy {
     version: String,
-    /// When it asked which replica.
+    /// When it asked, and which replica.
     asked: Option<(u64, usize)>,
     question: u64,
-    /// When it had which state.
+    /// Its states, and since when.
     states: Vec<(u64, Truth)>,
 }
 
 struct Node {
     replica: Replica,
-    /// Questions that have arrived, when, and from whom.
+    /// Questions that have arrived, and from where.
     inbox: VecDeque<(Poll, Return)>,
-    /// When the wait of a held poll is over.
+    /// When the waits of held polls are over.
     ends: Vec<(Return, u64)>,
     paused: bool,
     cut_off: bool,
-    /// Its watches are of a history that etcd no longer has.
+    /// Its watches follow a history that etcd no longer has.
     lost: bool,
     heard: [u64; KINDS],
 }
@@ -164,7 +164,7 @@ impl World {
         self.nodes[replica].inbox.push_back((Poll::try_from(request).unwrap(), Return(nth, 0, proxy.question)));
     }
 
-    /// A new replica takes the place of one; questions to the old one get no answer.
+    /// A new replica replaces one; questions to the old one get no answer.
     fn replace(&mut self, nth: usize) {
         self.nodes[nth] = Node::new(&self.source, self.now(), self.millis);
         for proxy in &mut self.proxies {
@@ -172,8 +172,8 @@ impl World {
         }
     }
 
-    /// No more changes: in the end, every proxy has the state of the source. Prints what each had,
-    /// and returns when proxies went back.
+    /// Stops the changes: in the end, every proxy has the state of the source. Prints what each
+    /// had, and returns when proxies went back.
     fn end(mut self) -> Vec<u64> {
         self.changing = false;
         self.run(90);
@@ -192,7 +192,7 @@ impl World {
                 line += &format!(" {older}{a}.{b}{history}");
             }
             println!("{line}");
-            // What it has of an object that does not exist may be older, and the same.
+            // Its state of a missing object may be older, and mean the same.
             let (_, last) = proxy.states.last().unwrap();
             let exists = self.source.at(1, self.source.revision).1.is_some();
             assert!(last[0] == wanted[0] && (last[1] == wanted[1] || !exists), "p{nth} has {last:?}, not {wanted:?}");
@@ -215,7 +215,7 @@ fn a_replica_that_is_cut_off_from_the_api_server_takes_no_proxy_back() {
     world.run(10);
     world.nodes[1].cut_off = true;
     world.run(100);
-    // The other one goes on telling the proxies.
+    // The other replica still tells the proxies.
     let newest = world.source.at(0, world.source.revision).0;
     assert!(world.proxies.iter().all(|proxy| proxy.states.last().unwrap().1[0] + 20 > newest));
     world.nodes[1].cut_off = false;
@@ -267,7 +267,7 @@ fn a_restored_etcd_takes_every_proxy_back_once_all_replicas_have_listed() {
     let backup = world.source.clone();
     world.run(40);
     world.source = Source { history: 1, ..backup };
-    // One replica must list at once; the other one's watches only tell nothing.
+    // One replica lists at once; the other one's watches only fall silent.
     world.nodes[1].lost = true;
     world.replace(0);
     world.run(140);

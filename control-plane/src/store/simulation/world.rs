@@ -69,14 +69,14 @@ pub(super) struct World {
     proxies: Vec<Proxy>,
     /// The cores of the pod of each proxy.
     cores: RefCell<[f64; PROXIES]>,
-    /// The only replica that the agent of each pod reaches; none: it reaches all.
+    /// The only replica that each pod's agent reaches; none: it reaches all.
     only: [Option<usize>; PROXIES],
     network: RefCell<Vec<Message>>,
     vms: Cell<u64>,
     interrupts: Cell<bool>,
     /// How often a proxy was answered with an older state.
     pub(super) older: Cell<usize>,
-    /// The round without faults; none yet: there are faults.
+    /// The round without faults; none: there still are faults.
     round: Cell<Option<usize>>,
 }
 
@@ -131,8 +131,8 @@ impl World {
         self.start + Duration::from_millis(self.millis.get())
     }
 
-    /// Perhaps interrupts a thread: another thread of this proxy runs, or so much time passes that
-    /// another one leads, asks and is answered.
+    /// Perhaps interrupts a thread: another thread of this proxy runs, or enough time passes for
+    /// another one to lead, ask and get an answer.
     fn interrupt(&self, nth: usize) {
         let depth = &self.proxies[nth].depth;
         if !self.interrupts.get() || depth.get() >= 3 || self.below(6) > 0 {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// A thread takes an answer or looks, unless it is in the middle of that.
+    /// A thread takes an answer or looks, unless it is already doing so.
     fn run(&self, nth: usize, thread: usize) {
         let proxy = &self.proxies[nth];
         let Ok(mut now) = proxy.threads[thread].try_borrow_mut() else { return };
@@ -177,8 +177,8 @@ impl World {
         proxy.depth.set(proxy.depth.get() - 1);
     }
 
-    /// A proxy takes what an answer to a question with `version` says of CPU. Returns whether it
-    /// has a state, too.
+    /// A proxy takes the CPU from the answer to a question with `version`. Returns whether the
+    /// answer has a state, too.
     fn take_cpu(&self, proxy: &Proxy, version: &str, body: &[u8]) -> bool {
         let answer: Value = serde_json::from_slice(body).unwrap();
         if let Some(cpu) = answer.get("cpu") {
@@ -191,7 +191,7 @@ impl World {
         has_state
     }
 
-    /// The agent of the pod of a proxy speaks to a replica, if it reaches it.
+    /// A pod's agent reports to a replica, if it reaches it.
     fn speak(&self, proxy: usize, replica: usize) {
         if self.only[proxy].is_none_or(|only| only == replica) {
             self.replicas[replica].borrow_mut().hear_agent(proxy, self.cores.borrow()[proxy], self.now());
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Asserts that the state just put in force is the source's at that version, and not older than
-    /// the one before in this thread.
+    /// the previous one in this thread.
     fn check(&self, proxy: &Proxy, thread: usize, now: &Thread) {
         let version: Version = now.follower.version().parse().unwrap();
         let (seed, source) = (self.seed, self.source.borrow());
@@ -250,7 +250,7 @@ impl World {
         now.question += 1;
         now.asked = Some((now.question, now.follower.stamp(), now.follower.version().to_owned()));
         let back = Return(nth, thread, now.question);
-        // Without faults, each replica is asked soon.
+        // Without faults, a thread soon asks each replica.
         let replica = self.round.get().map_or_else(|| self.below(REPLICAS), |round| round / 2 % REPLICAS);
         let message = Message::Question(replica, back, serde_json::to_vec(&request).unwrap());
         self.network.borrow_mut().push(message);
@@ -268,8 +268,8 @@ impl World {
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
             Message::Answer(Return(proxy, thread, question), reply) => {
-                // The answer is lost if it arrives while the thread is in the middle of a call,
-                // because a real thread gets it only between two callbacks.
+                // The answer is lost if it arrives in the middle of a call, because a real thread
+                // gets it only between two callbacks.
                 if let Ok(mut thread) = self.proxies[proxy].threads[thread].try_borrow_mut() {
                     thread.inbox.push_back((question, reply));
                 }
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// Sends the answers of the polls that were woken.
+    /// Sends the answers of woken polls.
     fn flush(&self) {
         for (nth, replica) in self.replicas.iter().enumerate() {
             let answers = replica.borrow_mut().answers(self.now());
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// Where a replica may answer with an older state, the proxy may go back to that.
+    /// Where a replica may answer with an older state, the proxy may go back to it.
     fn lower(&self, replica: usize) {
         for (proxy, truth) in std::mem::take(&mut self.replicas[replica].borrow_mut().older) {
             self.older.set(self.older.get() + 1);
@@ -330,7 +330,7 @@ impl World {
                     self.network.borrow_mut().push(Message::Answer(to, reply));
                 }
             }
-            // The call has failed or timed out.
+            // The call failed or timed out.
             84..87 => self.proxies[proxy].threads[thread].borrow_mut().asked = None,
             87 => self.crash(&self.proxies[proxy], thread),
             88 => {
@@ -351,7 +351,7 @@ impl World {
     /// A thread gets a new VM, which has no state.
     fn crash(&self, proxy: &Proxy, thread: usize) {
         let question = proxy.threads[thread].borrow().question;
-        // Answers to the old VM are not given to the new one.
+        // The new VM does not get answers to the old one.
         *proxy.threads[thread].borrow_mut() = Thread { question, ..Thread::new(self.next_vm()) };
         proxy.reached.borrow_mut()[thread].clear();
     }

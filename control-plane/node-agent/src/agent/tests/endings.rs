@@ -64,7 +64,7 @@ fn an_agent_that_starts_under_full_load_takes_over() {
     stand.steps(60);
     let (a, b) = (stand.quotas("a")[0], stand.quotas("b")[0]);
     assert!(a > 650 && b < 300, "{a} {b}");
-    // As the guardian does at the start. Both use all that they have.
+    // The guardian does this at the start. Both use all that they have.
     stand.agent.release();
     let b = b.max(500);
     stand.load.insert("a", (a as f64 / 1_000.0, 1.0));
@@ -120,7 +120,7 @@ fn a_file_of_another_boot_or_with_unknown_members_harms_nothing() {
     stand.restart();
     stand.agent.restore();
     assert_eq!(stand.quotas("a"), [200, 250]);
-    // One entry that is not understood does not hide the others.
+    // An entry that cannot be parsed does not hide the others.
     fs::write(stand.path("state/originals.json"), kept.replacen("\"pod\"", "\"slice\"", 1)).unwrap();
     stand.restart();
     stand.agent.restore();

@@ -1,4 +1,4 @@
-//! A limit over nodes: when a part may move to another one, and what is counted.
+//! A cluster-wide limit: when a part may move to another node, and what is counted.
 
 use super::leases::{asked, leased, part, stand, start, sum, tell};
 use super::stand::Stand;
@@ -12,7 +12,7 @@ fn quotas_of_an_earlier_agent_count_until_they_have_fallen() {
     let (mut stand, _) = stand(&[("a", 0.5), ("b", 0.5)], 500_000);
     stand.load.insert("a", (0.5, 1.0));
     stand.join();
-    // A crash, and later a release.
+    // After a crash, and later after a release.
     for released in [false, true] {
         if released {
             stand.agent.release();
@@ -29,7 +29,7 @@ fn quotas_of_an_earlier_agent_count_until_they_have_fallen() {
         }
         assert_eq!(sum(&stand, &["a", "b"]), grown);
         assert!(part(&leases) > 400_000, "{}", part(&leases));
-        // The fall so far was a number of its own, so it is told again.
+        // The fall so far had its own number, so the goal is told again.
         tell(&leases, part(&leases), 200_000);
         stand.steps(4);
         let quotas = sum(&stand, &["a", "b"]);
@@ -66,7 +66,7 @@ fn who_is_refused_loses_what_an_earlier_agent_gave_and_holds_up_nothing() {
     stand.join();
     stand.steps(10);
     assert!(stand.quotas("a")[0] > 600);
-    // It is to keep more than all of the limit now.
+    // Its minimums now exceed the whole limit.
     stand.pods[0].containers[0].requests = Cores::new(1.9);
     stand.pods[1].containers[0].requests = Cores::new(0.2);
     stand.agent.release();
@@ -103,7 +103,7 @@ fn a_part_below_what_containers_keep_counts_each_second() {
     let before = stand.errors("limit");
     stand.steps(50);
     assert_eq!((stand.errors("limit"), sum(&stand, &["a", "b"])), (before + 5, 600));
-    // What it holds is as much as they keep, which is in force already.
+    // It holds just the minimums, which are already in force.
     stand.configure(&leased().replace("limit: 2", "limit: 1.2"));
     stand.steps(11);
     let before = stand.errors("limit");

@@ -1,4 +1,4 @@
-//! A limit over nodes: this one uses what it holds.
+//! A cluster-wide limit: this node uses what it holds.
 
 use super::stand::{CONFIG, Stand, agent};
 use crate::agent::{JOIN_STEPS, WAIT};
@@ -22,7 +22,7 @@ pub(super) fn stand(pods: &[(&'static str, f64)], part: u32) -> (Stand, Leases) 
     (stand, leases)
 }
 
-/// Another agent, with this on its disk.
+/// Starts another agent with this part on disk.
 pub(super) fn start(stand: &mut Stand, part: u32) -> Leases {
     let parts = BTreeMap::from([(APP.to_owned(), Part::millionths(part))]);
     let parts = if part == 0 { BTreeMap::new() } else { parts };
@@ -48,7 +48,7 @@ pub(super) fn part(leases: &Leases) -> u32 {
     leases.lease(APP).part.get()
 }
 
-/// Thousandths of a core, together.
+/// Their quotas together, in thousandths of a core.
 pub(super) fn sum(stand: &Stand, pods: &[&str]) -> i64 {
     pods.iter().map(|pod| stand.quotas(pod)[0]).sum()
 }
@@ -60,7 +60,7 @@ fn without_a_part_containers_keep_their_own_quotas_and_the_node_says_what_it_wan
     stand.steps(50);
     assert_eq!((stand.quotas("a"), stand.quotas("b"), stand.status().writes), ([500, 550], [500, 550], 0));
     let ask = asked(&leases).unwrap();
-    // 0.25 and 0 that are used, and 0.125 of slack for each, of 2 cores.
+    // Of 2 cores: 0.25 and 0 in use, and 0.125 of slack for each.
     let wants = Part::millionths(250_000);
     let least = Part::millionths(50_000);
     let own = Some(Part::millionths(500_000));
@@ -71,7 +71,7 @@ fn without_a_part_containers_keep_their_own_quotas_and_the_node_says_what_it_wan
     assert_eq!((stand.quotas("a"), stand.quotas("b")), ([375, 550], [125, 550]));
     let app = stand.status().cpu[APP].clone();
     assert_eq!((app.limit, app.lease.unwrap().part.get()), (Cores::new(0.8), 400_000));
-    // It grows as far as the part goes, though its own limit and the whole one are more.
+    // It grows up to the part, although its own limit and the whole limit are more.
     stand.load.insert("a", (0.5, 1.0));
     stand.steps(40);
     let sum = sum(&stand, &["a", "b"]);
@@ -106,12 +106,12 @@ fn what_containers_keep_at_least_is_not_given() {
     let (mut stand, leases) = stand(&[("a", 0.5), ("b", 0.5)], 500_000);
     stand.pods[0].containers[0].requests = Cores::new(0.3);
     stand.configure(&leased().replace("limit: 2", "limit: 1"));
-    // No room for both with the others, so the smaller one alone keeps something of the limit.
+    // Both do not fit beside the others, so only the smaller one keeps some of the limit.
     stand.add("c", 0.7);
     stand.add("d", 0.6);
     stand.pods[2].containers[0].requests = Cores::new(0.7);
     stand.pods[3].containers[0].requests = Cores::new(0.6);
-    // And for this one never.
+    // This one never fits.
     stand.add("e", 2.0);
     stand.pods[4].containers[0].requests = Cores::new(1.5);
     stand.tell();
@@ -125,7 +125,7 @@ fn what_containers_keep_at_least_is_not_given() {
     tell(&leases, 500_000, 0);
     stand.steps(1);
     assert_eq!((stand.quotas("a")[0], stand.quotas("b")[0], part(&leases)), (300, 50, 350_000));
-    // Also one that is to come.
+    // A joining one counts, too.
     stand.add("f", 0.5);
     stand.tell();
     stand.steps(10);
@@ -214,14 +214,14 @@ fn who_uses_more_than_a_new_part_waits_and_then_gets_what_there_is() {
     stand.steps(3 * JOIN_STEPS);
     let quotas = sum(&stand, &["a", "b"]);
     assert!(quotas <= 500 && quotas > 490, "{quotas}");
-    // One that gets more in time is not held down.
+    // If the node gets more in time, the quotas do not fall.
     let (mut other, leases) = self::stand(&[("a", 0.5), ("b", 0.5)], 250_000);
     other.load.insert("a", (0.5, 0.5));
     other.steps(30);
     tell(&leases, 500_000, 500_000);
     other.steps(12);
     assert!(other.container("a").which.managed && other.quotas("a")[0] >= 500);
-    // However long it had none before.
+    // The wait is the same if it held nothing for long.
     let (mut late, leases) = self::stand(&[("a", 0.5)], 0);
     late.load.insert("a", (0.5, 0.5));
     late.steps((WAIT + 3) * JOIN_STEPS);
@@ -237,7 +237,7 @@ fn what_could_not_be_lowered_is_not_given() {
     stand.join();
     let before = stand.quotas("a")[0];
     assert_eq!(before, 625);
-    // What is open can be read; the path cannot be written.
+    // The open file can be read; the path cannot be written.
     let file = stand.group("a").join("cpu.max");
     let away = stand.path("away");
     fs::rename(&file, &away).unwrap();
@@ -245,7 +245,7 @@ fn what_could_not_be_lowered_is_not_given() {
     tell(&leases, 500_000, 200_000);
     stand.steps(5);
     assert!(stand.errors("write") >= 1);
-    // 0.625 that are in force of 2, and what the other one has.
+    // 0.625 of 2 cores are in force, and what the other one has.
     assert!(part(&leases) >= 312_500, "{}", part(&leases));
     fs::remove_dir(&file).unwrap();
     fs::rename(&away, &file).unwrap();

@@ -45,7 +45,7 @@ fn who_is_at_its_limit_gets_more_between_two_steps() {
     stand.asks("a");
     assert_eq!(stand.limits("a"), [198, 214], "until it has a step to go");
     assert_eq!((stand.app().grants, stand.app().refused_grants), (2, 0));
-    // An alarm that was missed.
+    // An alarm is missed.
     stand.uses("a", 190, 0);
     stand.seconds(1);
     assert_eq!(stand.limits("a"), [214, 230]);
@@ -76,7 +76,7 @@ fn nothing_is_taken_that_is_in_use_when_somebody_asks() {
     let mut stand = Stand::new(&[("a", 500, 100), ("b", 500, 100)]);
     stand.seconds(2);
     assert_eq!((stand.limits("a"), stand.limits("b")), ([400, 416], [400, 416]));
-    // Since the last look.
+    // Since it was last read.
     stand.uses("b", 390, 0);
     for _ in 0..20 {
         stand.uses("a", stand.limits("a")[0] - 1, 0);
@@ -236,7 +236,7 @@ fn a_pod_that_uses_more_itself_is_lowered_later_and_its_container_managed() {
     stand.seconds(7);
     assert_eq!(stand.of_pod("b"), 566);
     stand.uses("b", 300, 0);
-    // Files in memory, of a volume of the pod.
+    // Files of a memory-backed volume of the pod.
     fs::write(stand.pod("b").join("memory.current"), format!("{}", 560_u64 << 20)).unwrap();
     stand.seconds(6);
     assert_eq!((stand.limits("b"), stand.of_pod("b")), ([350, 366], 566));

@@ -1,4 +1,4 @@
-//! A node of files, for memory.
+//! A node made of files, for memory.
 
 use crate::agent::status::{AppMemory, ContainerMemory};
 use crate::agent::{Agent, CHECK_STEPS, Capacity, STEP};
@@ -58,7 +58,7 @@ impl Stand {
         }
     }
 
-    /// Another container in a pod.
+    /// Adds another container to a pod.
     pub(super) fn second(&mut self, uid: &str, own: u64, used: u64) -> PathBuf {
         let group = self.pod(uid).join("second");
         make(&group, own, used);
@@ -76,14 +76,14 @@ impl Stand {
         self.pod(uid).join(format!("c{uid}"))
     }
 
-    /// What a container uses, without and with page cache, in MiB.
+    /// Sets a container's use and its page cache, in MiB.
     pub(super) fn uses(&self, uid: &str, used: u64, cache: u64) {
         for group in [self.pod(uid), self.group(uid)] {
             uses(&group, used, cache);
         }
     }
 
-    /// The kernel says that a container is at its limit, and the agent has time to hear it.
+    /// The kernel reports that a container is at its limit, and the agent has time to react.
     pub(super) fn asks(&mut self, uid: &str) {
         fs::write(self.group(uid).join("memory.events"), "high 1\noom_kill 3\n").unwrap();
         self.now += STEP;
@@ -139,7 +139,7 @@ impl Stand {
         fs::read_to_string(self.directory.path().join("state/memory.json")).unwrap_or_default()
     }
 
-    /// Another agent with the same state; nothing is known of the last one's end.
+    /// Starts another agent with the same state, however the last one ended.
     pub(super) fn restart(&mut self) {
         self.agent = agent(self.directory.path());
         self.configure(CONFIG);

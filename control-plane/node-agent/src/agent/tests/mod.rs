@@ -1,4 +1,4 @@
-//! The agent at files that are laid out as the kernel's, version 2.
+//! The agent on files that are laid out like the kernel's, version 2.
 
 mod endings;
 mod lease_moves;

@@ -82,7 +82,7 @@ fn a_container_whose_quota_cannot_be_written_is_left_alone() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     let file = stand.group("a").join("cpu.max");
     stand.steps(5);
-    // What is open can be read; the path cannot be written.
+    // The open file can be read; the path cannot be written.
     fs::rename(&file, stand.group("a").join("moved")).unwrap();
     fs::create_dir(&file).unwrap();
     stand.steps(20);
@@ -107,7 +107,7 @@ fn a_container_whose_counters_cannot_be_read_gets_its_own_quota() {
     assert!(!stand.container("a").which.managed && stand.container("b").which.managed);
 }
 
-/// The kubelet's resize writes twice.
+/// A resize by the kubelet writes twice.
 #[test]
 fn a_second_write_of_somebody_else_is_noticed_too() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
@@ -132,7 +132,7 @@ fn a_quota_that_cannot_be_lowered_keeps_others_from_growing() {
     stand.steps(12);
     let before = stand.quotas("b")[0];
     stand.load.insert("a", (0.0, 0.0));
-    // What is open can be read; the path cannot be written.
+    // The open file can be read; the path cannot be written.
     fs::rename(&file, stand.group("a").join("moved")).unwrap();
     fs::create_dir(&file).unwrap();
     stand.steps(30);
@@ -146,7 +146,7 @@ fn a_container_that_restarts_with_the_same_id_is_found_again() {
     let mut stand = Stand::new(&[("a", 0.5)]);
     stand.join();
     let (group, away) = (stand.group("a"), stand.path("away"));
-    // The kernel says that an open file of a removed group is gone; here only the path does.
+    // The kernel fails reads of a removed group's open files; here only the path is gone.
     fs::rename(&group, &away).unwrap();
     stand.load.insert("a", (0.0, 1.0));
     stand.pods[0].containers[0].id = "other".to_owned();
@@ -215,7 +215,7 @@ fn one_that_asks_for_too_much_keeps_no_other_one_out() {
     stand.steps(12 + JOIN_STEPS);
     assert_eq!((stand.quotas("c"), stand.quotas("d")[0]), ([500, 550], 125));
     assert!(!stand.container("c").which.managed && stand.container("d").which.managed);
-    // The same for those that come with it.
+    // The same holds for those that join together with it.
     drop(stand.agent.release());
     stand.restart();
     stand.steps(12 + JOIN_STEPS);
@@ -228,7 +228,7 @@ fn a_container_that_cannot_come_back_does_not_hold_others_down() {
     let mut stand = Stand::new(&[("a", 1.0), ("b", 1.0)]);
     stand.join();
     assert_eq!((stand.quotas("a")[0], stand.quotas("b")[0]), (125, 125));
-    // What it must keep leaves no room for b's least.
+    // Its minimum leaves no room for b's.
     stand.pods[0].containers[0].requests = Cores::new(0.97);
     stand.tell();
     stand.steps(12 + JOIN_STEPS);
@@ -248,7 +248,7 @@ fn a_smaller_request_and_a_smaller_limit_at_once_are_taken() {
     stand.pods[0].containers[0].requests = Cores::new(0.2);
     stand.write("a", 0.3);
     stand.tell();
-    // A minute for who has written.
+    // The pause takes a minute.
     stand.steps(630);
     assert!(stand.container("a").which.managed);
     assert_eq!(stand.quotas("a")[0], 200);

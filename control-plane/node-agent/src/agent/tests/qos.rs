@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-/// A core each, of four; `a` is late, the other one is not.
+/// One of four cores each; `a` is late, the other one is not.
 fn two() -> Stand {
     let mut stand = Stand::new(&[("a", "burstable", 1_000), ("b", "burstable", 1_000)]);
     stand.load.extend([("a", LATE), ("b", IN_TIME)]);
@@ -41,10 +41,10 @@ fn who_is_late_gets_shares_of_who_is_not_and_the_pods_follow() {
 fn each_keeps_what_gives_it_what_it_requests_on_a_node_where_all_want_more() {
     let mut stand = two();
     stand.seconds(62);
-    // Two cores are requested of four.
+    // Two of four cores are requested.
     assert_eq!(stand.shares(), [1_536.0, 512.0]);
     assert_eq!((stand.numbers("a"), stand.numbers("b")), ([1_500; 2], [500; 2]));
-    // Another pod takes room, which is not the application's.
+    // A pod outside the application takes room.
     stand.add(("c", "", 1_000));
     stand.pods[2].labels.clear();
     stand.tell();
@@ -84,7 +84,7 @@ fn a_pod_without_requests_has_the_least_weight_and_may_get_more() {
     let mut stand = Stand::new(&[("a", "burstable", 0), ("b", "burstable", 1_000)]);
     stand.load.extend([("a", LATE), ("b", IN_TIME)]);
     stand.seconds(6);
-    // The weight 1 is up to 26.217 shares; of those an eighth, each second.
+    // Weight 1 is up to 26.217 shares; an eighth of them moves each second.
     assert_eq!((stand.shares(), stand.numbers("a")), (vec![42.602335, 1_007.614486], [2; 2]));
     stand.load.extend([("a", IN_TIME), ("b", LATE)]);
     stand.seconds(5);
@@ -105,7 +105,7 @@ fn a_pod_has_as_much_more_as_its_containers_and_what_the_others_have() {
         let mut stand = Stand::with(version, &[("a", "burstable", 1_000), ("b", "burstable", 1_000)]);
         let sidecar = stand.second("a", "istio-proxy", 500);
         if version == Version::V1 {
-            // Its file says more than its requests.
+            // Its file has more than its requests.
             stand.pods[0].containers[1].requests = Cores::ZERO;
         }
         stand.load.extend([("a", LATE), ("b", IN_TIME)]);
@@ -131,7 +131,7 @@ fn both_containers_of_a_pod_are_late_if_the_pod_is() {
     // a, its second one, b.
     assert_eq!(stand.shares(), [1_030.666667, 515.333333, 1_014.0]);
     assert_eq!((stand.numbers("a"), stand.number(&second)), ([1_007, 1_510], 503));
-    // Those that do not run yet count for their pod too.
+    // Those that do not run yet also count for their pod.
     let mut missing = stand.pods[0].containers[1].clone();
     missing.id = "missing".to_owned();
     stand.pods[1].containers.push(missing.clone());
@@ -219,7 +219,7 @@ fn shares_that_somebody_else_writes_are_adopted_and_left_alone_for_a_minute() {
     assert_eq!((shown.managed, shown.foreign, stand.container("a").which.foreign), (false, 1, 0));
     stand.load.insert("b", LATE);
     stand.seconds(9);
-    // As the API says of a resize in place.
+    // As the API reports an in-place resize.
     stand.pods[1].containers[0].requests = Cores::milli(800);
     stand.tell();
     stand.seconds(50);
@@ -361,7 +361,7 @@ fn nothing_is_written_while_the_originals_cannot_be_kept() {
     fs::remove_dir(stand.path("state/shares.json.new")).unwrap();
     stand.seconds(2);
     assert_eq!(stand.numbers("a"), [1_010; 2]);
-    // What an earlier agent has left, too.
+    // So is what an earlier agent left.
     fs::create_dir_all(stand.path("state/shares.json.new")).unwrap();
     stand.restart(4.0);
     stand.seconds(2);
@@ -372,7 +372,7 @@ fn nothing_is_written_while_the_originals_cannot_be_kept() {
 fn one_that_cannot_be_written_or_read_is_left_alone() {
     let mut stand = two();
     stand.seconds(1);
-    // What is open can be read; the path cannot be written.
+    // The open file can be read; the path cannot be written.
     let file = stand.file(&stand.group("a"));
     fs::rename(&file, stand.path("moved")).unwrap();
     fs::create_dir(&file).unwrap();

@@ -1,4 +1,4 @@
-//! A node of files, for CPU shares.
+//! A node made of files, for CPU shares.
 
 use crate::agent::status::{AppQos, ContainerQos};
 use crate::agent::{Agent, CHECK_STEPS, Capacity, STEP};
@@ -25,13 +25,13 @@ apps:
     qos: {target: 200ms}
 ";
 
-/// Of 200 ms: so late that a container of a core asks for more than [`IN_TIME`] offers.
+/// The target is 200 ms: a container with one core asks for more than [`IN_TIME`] offers.
 pub(super) const LATE: Duration = Duration::from_millis(300);
-/// A container of a core offers 10 shares.
+/// A container with one core offers 10 shares.
 pub(super) const IN_TIME: Duration = Duration::from_nanos(180_468_750);
 
 /// A pod: its uid, the parent of its group, and what its container requests, in thousandths of a
-/// core. That is the number in the file of version 2, too.
+/// core. The version 2 file has the same number.
 pub(super) type Given = (&'static str, &'static str, u32);
 
 /// A node: its files, the pods on it, and the agent.
@@ -91,7 +91,7 @@ impl Stand {
         }
     }
 
-    /// Another container in a pod, whose group then has both.
+    /// Adds a container to a pod, whose group then has both.
     pub(super) fn second(&mut self, uid: &str, name: &str, milli: u32) -> PathBuf {
         let group = self.pod(uid).join("second");
         self.make(&group, milli);
@@ -134,7 +134,7 @@ impl Stand {
         self.agent.set_pods(Arc::new(self.pods.clone()));
     }
 
-    /// Seconds in which all answer as their load says.
+    /// Seconds in which all pods answer as their load says.
     pub(super) fn seconds(&mut self, seconds: u64) {
         for _ in 0..seconds {
             for (uid, mean) in &self.load {
@@ -158,7 +158,7 @@ impl Stand {
         number(&self.file(group))
     }
 
-    /// Somebody else writes.
+    /// A foreign write.
     pub(super) fn write(&self, group: &Path, number: u64) {
         fs::write(self.file(group), number.to_string()).unwrap();
     }
@@ -172,8 +172,8 @@ impl Stand {
         self.app().containers.into_iter().find(|container| container.which.pod == pod).unwrap()
     }
 
-    /// The shares of all containers, rounded to a millionth, and whether they sum up to what they
-    /// request.
+    /// The shares of all containers, rounded to a millionth. Checks that they sum up to the
+    /// requests.
     #[track_caller]
     pub(super) fn shares(&mut self) -> Vec<f64> {
         let containers = self.app().containers;
@@ -190,8 +190,8 @@ impl Stand {
         fs::read_to_string(self.path("state/shares.json")).unwrap_or_default()
     }
 
-    /// Another agent with the same state, on a node with so many cores; nothing is known of the
-    /// last one's end.
+    /// Starts another agent with the same state, on a node with this many cores, however the last
+    /// one ended.
     pub(super) fn restart(&mut self, cores: f64) {
         self.agent = agent(self.directory.path(), cores);
         self.configure(CONFIG);

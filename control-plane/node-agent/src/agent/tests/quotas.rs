@@ -30,7 +30,7 @@ fn a_throttled_container_gets_what_others_do_not_use() {
     assert_eq!(stand.quotas("a"), [125, 550]);
     stand.load.insert("a", (0.125, 1.0));
     stand.steps(1);
-    // Half of the mean of 0 and 1 of the 0.75 that are free.
+    // Half of the mean of 0 and 1, of the free 0.75.
     let [first, pod] = stand.quotas("a");
     assert!(first > 300 && pod == 550, "{first} {pod}");
     stand.steps(20);
@@ -48,7 +48,7 @@ fn an_observer_writes_nothing_and_shows_what_it_would_do() {
     stand.load.insert("a", (0.25, 0.0));
     stand.join();
     assert_eq!(stand.container("a").quota, Some(Cores::new(0.375)));
-    // More than it would have: it would be throttled, and grow.
+    // More than its quota would be: it would be throttled and grow.
     stand.load.insert("a", (0.5, 0.0));
     stand.steps(20);
     let quota = stand.container("a").quota.unwrap();
@@ -203,7 +203,7 @@ fn containers_that_are_refused_get_their_own_quotas_back() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     stand.join();
     assert_eq!(stand.quotas("a"), [125, 550]);
-    // Floors that the limit has no room for.
+    // The limit has no room for these floors.
     stand.configure(&CONFIG.replace("floor: 50m", "floor: 600m"));
     stand.steps(12 + JOIN_STEPS);
     assert!(stand.errors("limit") >= 1);

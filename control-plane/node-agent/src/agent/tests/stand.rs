@@ -1,4 +1,4 @@
-//! A node of files.
+//! A node made of files.
 
 use super::super::status::{ContainerCpu, Status};
 use super::super::{Agent, Capacity, JOIN_STEPS, STEP};
@@ -67,7 +67,7 @@ impl Stand {
         self.count();
     }
 
-    /// Another container in a pod.
+    /// Adds another container to a pod.
     pub(super) fn second(&mut self, uid: &'static str, quota: f64) -> PathBuf {
         let group = self.pod(uid).join("second");
         fs::create_dir_all(&group).unwrap();
@@ -95,7 +95,7 @@ impl Stand {
         self.pod(uid).join(format!("c{uid}"))
     }
 
-    /// The quotas of a container and its pod, which has 50m more.
+    /// Writes quotas of a container and its pod, which has 50m more.
     pub(super) fn write(&self, uid: &str, quota: f64) {
         fs::write(self.group(uid).join("cpu.max"), max(quota)).unwrap();
         fs::write(self.pod(uid).join("cpu.max"), max(quota + 0.05)).unwrap();
@@ -132,7 +132,7 @@ impl Stand {
         }
     }
 
-    /// Long enough to come under the limit.
+    /// Steps until containers come under the limit.
     pub(super) fn join(&mut self) {
         self.steps(JOIN_STEPS + 2);
     }
@@ -160,7 +160,7 @@ impl Stand {
         fs::read_to_string(self.path("state/originals.json")).unwrap_or_default()
     }
 
-    /// Another agent with the same state; nothing is known of the last one's end.
+    /// Starts another agent with the same state, however the last one ended.
     pub(super) fn restart(&mut self) {
         self.agent = agent(self.directory.path());
         self.configure(CONFIG);

@@ -36,8 +36,8 @@ pub struct Alarms<K> {
 enum Source<K> {
     /// An eventfd for each key.
     V1(BTreeMap<K, File>),
-    /// Two watches for each key: one of its events, and, with its name, one of its parent
-    /// directory, because most kernels do not report that a file was removed with its group.
+    /// Two watches for each key: one on its events and, with its name, one on its parent directory.
+    /// Most kernels do not report that a file was removed with its group.
     V2 { inotify: Inotify, keys: BTreeMap<Watch, K> },
 }
 
@@ -60,7 +60,7 @@ impl<K: Ord + Clone> Alarms<K> {
     }
 
     /// Watches a group instead of the key's former one. Version 1 raises the alarm when the use is
-    /// `at` and more, version 2 above `memory.high`. After an error the key has no group.
+    /// at least `at`, version 2 above `memory.high`. After an error the key has no group.
     pub fn watch(&mut self, key: K, group: &Group, at: Bytes) -> Result<(), GroupError> {
         self.forget(&key);
         let files = group.memory_files()?;
@@ -92,7 +92,7 @@ impl<K: Ord + Clone> Alarms<K> {
         }
     }
 
-    /// Blocks until there is an alarm, or for so long. A group that was removed raises one alarm.
+    /// Blocks until there is an alarm, or for `at_most`. A removed group raises one alarm.
     pub fn wait(&mut self, at_most: Duration) -> Vec<K> {
         let began = Instant::now();
         loop {
@@ -132,7 +132,7 @@ impl<K: Ord + Clone> Alarms<K> {
     }
 }
 
-/// An eventfd that is written when what the group uses crosses a threshold.
+/// An eventfd that is written when the group's use crosses a threshold.
 fn threshold(files: &Memory, at: Bytes) -> Result<File, GroupError> {
     let control = files.path().join("cgroup.event_control");
     let event =
@@ -141,7 +141,7 @@ fn threshold(files: &Memory, at: Bytes) -> Result<File, GroupError> {
     let usage =
         File::open(files.current()).map_err(|error| GroupError::Io { path: files.current().to_owned(), error })?;
     write(&control, &format!("{} {} {}", event.as_raw_fd(), usage.as_raw_fd(), at.get()))?;
-    // The kernel does not report a threshold that is crossed already.
+    // The kernel does not report a threshold that is already crossed.
     if files.total()? >= at {
         event.write_all(&1_u64.to_ne_bytes()).map_err(|error| GroupError::Io { path: control, error })?;
     }
@@ -161,8 +161,8 @@ fn readable<F: AsFd>(descriptor: &F) -> PollFd<'_> {
     PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)
 }
 
-/// Waits until one can be read, or for so many milliseconds, rounded up: the caller would return at
-/// once for the rest.
+/// Waits until one can be read, or for `at_most`, rounded up to milliseconds: the caller would spin
+/// for the rest.
 fn wait_for(descriptors: &mut [PollFd<'_>], at_most: Duration) {
     let millis = at_most.as_nanos().div_ceil(1_000_000);
     if poll(descriptors, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)).is_err() {

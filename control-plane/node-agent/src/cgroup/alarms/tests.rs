@@ -1,4 +1,4 @@
-//! Alarms at files, which the kernel watches as it does its own; and at descriptors of version 1.
+//! Alarms on plain files, which the kernel watches like its own, and on version 1 descriptors.
 
 use super::*;
 use crate::cgroup::Tree;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(10);
 
-/// Files as the kernel has them, of groups that use 100 bytes.
+/// Files like the kernel's, of groups that use 100 bytes.
 fn tree(version: Version, groups: &[&str]) -> (TempDir, Tree) {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| fs::write(root.path().join(path), text).unwrap();
@@ -37,13 +37,13 @@ fn event(root: &TempDir, group: &str) {
     fs::write(root.path().join(group).join("memory.events"), "high 1\n").unwrap();
 }
 
-/// As the kernel does.
+/// Writes the eventfd as the kernel does.
 fn cross(alarms: &Alarms<char>, key: char) {
     let Source::V1(events) = &alarms.source else { panic!("version 2") };
     (&events[&key]).write_all(&1_u64.to_ne_bytes()).unwrap();
 }
 
-/// How many watches the kernel has for it.
+/// How many watches the kernel has for this.
 fn watches(alarms: &Alarms<char>) -> usize {
     let Source::V2 { inotify, .. } = &alarms.source else { panic!("version 1") };
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", inotify.as_fd().as_raw_fd())).unwrap();
@@ -77,14 +77,14 @@ fn in_version_2_those_ask_whose_events_change_each_once() {
 
 #[test]
 fn in_version_2_a_removed_group_asks_once_and_is_forgotten() {
-    // Some kernels say it of the file, and others of the directory alone.
+    // Some kernels report it on the file, others only on the directory.
     for of_file in [true, false] {
         let (root, tree) = tree(Version::V2, &["a", "b"]);
         let mut alarms = Alarms::new(Version::V2).unwrap();
         for key in ['a', 'b'] {
             alarms.watch(key, &tree.group(key.to_string()), Bytes::ZERO).unwrap();
         }
-        // The directory that both are in has one.
+        // Their parent directory has one watch.
         assert_eq!(watches(&alarms), 3);
         for (group, left) in [("a", 2), ("b", 0)] {
             let path = root.path().join(group);

@@ -3,12 +3,12 @@
 //! The watcher selects by `spec.nodeName`, so the API server sends the pods of one node only. Each
 //! is [reduced](reduce) as it arrives, to about 1 KiB.
 //!
-//! After a failure the last list stays, and the next attempt follows after 0.8 to 30 s, doubled
-//! each time, with jitter. A list is published when it is complete.
+//! After a failure the last list stays. The next attempt follows after 0.8 s, doubled each time up
+//! to 30 s, with jitter. A list is published when it is complete.
 //!
 //! Lists may come from the API server's cache (`resourceVersion=0`), as for the kubelet: with a
-//! quorum read, each agent that starts would make etcd read the pods of all nodes. So a list can be
-//! older than the one before, until the watch catches up.
+//! quorum read, each agent that starts would make etcd read the pods of all nodes. A list can thus
+//! be older than the one before, until the watch catches up.
 
 mod reduce;
 #[cfg(test)]
@@ -29,11 +29,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Publishes the pods of a node, until nobody receives them. Also an empty first list is published.
-/// `failed` is called for each failed request. Needs the right to list and watch pods in all
-/// namespaces.
+/// Publishes a node's pods until nobody receives them, including an empty first list. Calls
+/// `failed` for each failed request. Needs permission to list and watch pods in all namespaces.
 pub async fn watch(client: Client, node: &str, pods: watch::Sender<Arc<Vec<Pod>>>, mut failed: impl FnMut()) {
-    // With pages `any_semantic` has no effect, and a node has few pods.
+    // Pages would disable `any_semantic`, and a node has few pods.
     let here = Config { page_size: None, ..Config::default() }.any_semantic().fields(&format!("spec.nodeName={node}"));
     let mut events = pin!(watcher(Api::<api::Pod>::all(client), here).default_backoff());
     let mut known = Known::default();
@@ -102,12 +101,12 @@ pub const DAEMON_SET: &str = "bloc-node-agent";
 /// How long the API server may take: the kubelet kills an agent that does not end in time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether a DaemonSet is gone or being deleted: then an agent restores what was there before it,
-/// else containers keep what they have until it returns.
+/// Whether a DaemonSet is gone or being deleted. If so, an agent restores the original settings;
+/// otherwise containers keep what they have until it returns.
 ///
-/// A refusal (401, 403) counts as gone, because its rights are deleted together with it. With
-/// another answer, or none within 2 s, the DaemonSet counts as staying: a release throttles nobody.
-/// Needs the right to get this DaemonSet.
+/// A refusal (401, 403) counts as gone, because its permissions are deleted together with it. After
+/// another error, or no answer within 2 s, it counts as staying: a release throttles nobody. Needs
+/// permission to get this DaemonSet.
 pub async fn is_leaving(client: Client, namespace: &str, name: &str) -> bool {
     let api = Api::<DaemonSet>::namespaced(client, namespace);
     match timeout(PATIENCE, api.get_metadata(name)).await {

@@ -1,8 +1,9 @@
 //! The part of a pod that the agent needs.
 //!
-//! Left out are pods that have ended, containers that do not run, init containers without
-//! `restartPolicy: Always`, and ephemeral ones. So are static pods: their cgroups are not named
-//! after the uid that the API knows, and they belong to the node, not to an application.
+//! The reduction omits pods that have ended, containers that do not run, init containers without
+//! `restartPolicy: Always`, ephemeral containers, and static pods. The cgroups of static pods are
+//! not named after the uid that the API knows, and these pods belong to the node, not to an
+//! application.
 
 use crate::pods::{Container, Pod};
 use k8s_openapi::api::core::v1 as api;
@@ -11,7 +12,7 @@ use std::fmt::Display;
 use std::iter;
 use std::str::FromStr;
 
-/// On the API's copy of a static pod.
+/// The annotation of the API's copy of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 pub fn pod(pod: &api::Pod) -> Option<Pod> {
@@ -43,8 +44,8 @@ pub fn pod(pod: &api::Pod) -> Option<Pod> {
     })
 }
 
-/// The runtime's id of a running container. It becomes part of a path, and not only the kubelet may
-/// write it.
+/// The runtime's id of a running container. It becomes part of a path, and the kubelet is not its
+/// only writer.
 fn id(status: &ContainerStatus) -> Option<String> {
     status.state.as_ref()?.running.as_ref()?;
     let (_, id) = status.container_id.as_deref()?.split_once("://")?;

@@ -59,7 +59,7 @@ fn parsed(pod: Value) -> api::Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// What is left of a pod, after a change.
+/// The reduced pod, after a change.
 fn reduced(change: impl FnOnce(&mut Value)) -> Pod {
     let mut pod = checkout();
     change(&mut pod);
@@ -106,9 +106,9 @@ fn leaves_out_containers_that_do_not_run_or_have_no_id() {
         let left = containers(|pod| pod["status"]["initContainerStatuses"][1]["containerID"] = id.into());
         assert_eq!(left, all[1..], "{id}");
     }
-    // One that only starts has no status yet.
+    // A container that only starts has no status yet.
     assert_eq!(containers(|pod| pod["status"]["containerStatuses"] = json!([])), all[..1]);
-    // Init containers end by themselves, also while they run.
+    // Running init containers are omitted, too: they end.
     let running = json!({"running": {}});
     assert_eq!(containers(|pod| pod["status"]["initContainerStatuses"][0]["state"] = running), all);
     assert_eq!(containers(|pod| pod["status"]["containerStatuses"][0]["containerID"] = "cri-o://4a".into()), all);
@@ -148,7 +148,7 @@ fn leaves_out_pods_that_ended_have_not_begun_or_belong_to_the_node() {
     assert_eq!(containers(|pod| pod["status"]["phase"] = "Pending".into()).len(), 3);
 }
 
-/// That pod with another uid and label.
+/// The pod with another uid and label.
 fn pod(uid: &str, app: &str) -> api::Pod {
     let mut pod = checkout();
     pod["metadata"]["uid"] = uid.into();
@@ -173,7 +173,7 @@ fn publishes_what_changes_and_lists_as_a_whole() {
     let ended = |uid| api::Pod { status: None, ..pod(uid, "x") };
     assert!(state.take(Event::Apply(ended("a"))) && !state.take(Event::Apply(ended("a"))));
     assert_eq!(known(&state), [("b", "y")]);
-    // A list that breaks off and begins again shows nothing of the first one.
+    // A list that breaks off and restarts shows nothing of the first attempt.
     for uid in ["c", "d"] {
         assert!(!state.take(Event::Init) && !state.take(Event::InitApply(pod(uid, "x"))));
         assert!(!state.take(Event::InitApply(ended("e"))));
@@ -185,7 +185,7 @@ fn publishes_what_changes_and_lists_as_a_whole() {
     assert!(state.pods.is_empty() && state.listed.is_empty());
 }
 
-/// An API server that answers each request with a status and a body; status 0: never.
+/// An API server that answers each request with a status and a body; status 0: no answer.
 async fn server(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -238,7 +238,7 @@ async fn leaves_if_its_daemon_set_is_gone_or_going() {
         (status(400), false),
         (status(500), false),
         ((200, "no JSON".into()), false),
-        // Longer than anybody may wait at the end.
+        // No answer within the time at the end.
         ((0, String::new()), false),
     ];
     for (answer, leaving) in answers {
@@ -264,7 +264,7 @@ async fn keeps_the_last_list_when_requests_fail_and_counts_them() {
     let client = server(move |head| {
         assert!(head.contains("fieldSelector=spec.nodeName%3Dnode-1"), "{head}");
         if head.contains("watch=") {
-            // The revision is forgotten: it lists again.
+            // The revision has expired: it lists again.
             let error = json!({"type": "ERROR", "object": serde_json::from_str::<Value>(&status(410).1).unwrap()});
             return (200, format!("{error}\n"));
         }

@@ -1,4 +1,4 @@
-//! What one application, or one node, cannot do to others.
+//! One application or one node cannot harm others.
 
 use super::*;
 use tokio::time::timeout;
@@ -6,7 +6,7 @@ use tokio::time::timeout;
 /// How long an agent waits.
 const AGENT: Duration = Duration::from_millis(800);
 
-/// A store with records of these applications, in which each of these nodes holds nothing yet.
+/// A store with records of `apps` applications, in which each of `nodes` holds nothing yet.
 fn store(shared: &Arc<Mutex<Shared>>, apps: usize, nodes: &[&str]) -> Arc<Store> {
     let entries: Vec<String> =
         nodes.iter().map(|node| format!(r#""{node}":{{"life":1,"number":1,"part":0}}"#)).collect();
@@ -38,7 +38,7 @@ async fn remembers_a_thousand_applications_for_a_minute() {
     }
     asked(&leases, "n5", 1_000..1_001, 1, 1).await;
     assert_eq!(count(&metrics, NO_ROOM), 1);
-    // All writes have failed after 50 s; then nobody asks for a minute.
+    // All writes have failed after 50 s. Nobody asks for another minute.
     sleep(Duration::from_secs(120)).await;
     shared.lock().unwrap().failure = None;
     assert_eq!(asked(&leases, "n5", 1_000..1_001, 1, 1).await, 1);
@@ -59,7 +59,7 @@ async fn one_node_leaves_room_for_the_applications_of_others() {
     let (leases, _) = leases(Store::new(&shared));
     for second in 0..120 {
         if second == 2 {
-            // It waits for its turn, so this one is not answered yet.
+            // The ask waits for its turn, so it is not answered yet.
             asked(&leases, "good", 5_000..5_001, 1, 1).await;
         }
         for begin in (0..2_000).step_by(100) {
@@ -97,7 +97,7 @@ async fn there_are_ten_thousand_records_at_most_and_what_is_held_is_seen_first()
     assert_eq!(asked(&leases, "n2", 9_999..10_000, 1, 1).await, 1);
 }
 
-/// A taken-over node begins and leaves 100 applications as often as it can.
+/// A compromised node begins and leaves 100 applications as often as it can.
 #[tokio::test(start_paused = true)]
 async fn all_writes_together_are_limited() {
     let shared = Arc::<Mutex<Shared>>::default();

@@ -6,7 +6,7 @@ use crate::store::simulation::proxy::{Proxy, Thread};
 use crate::store::simulation::{KINDS, NAMES, PROXIES, REPLICAS, REST, ROUNDS, THREADS};
 use std::cell::RefCell;
 
-/// All pairs of a place of the first kind and one of the second.
+/// All pairs of indices below `first` and below `second`.
 fn pairs(first: usize, second: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..first).flat_map(move |one| (0..second).map(move |other| (one, other)))
 }
@@ -24,7 +24,7 @@ impl World {
         panic!("seed {}: not everybody has the state after {ROUNDS} rounds", self.seed);
     }
 
-    /// Runs on. No proxy is told of other cores, and all keep the state.
+    /// Runs on: no proxy is told other cores, and all keep the state.
     pub(in super::super) fn rest(&self) {
         let moves = || self.proxies.iter().map(|proxy| proxy.moves.get()).collect::<Vec<_>>();
         let before = moves();
@@ -47,7 +47,7 @@ impl World {
             self.deliver(0);
             self.flush();
         }
-        // Questions with lost answers are given up, and a dead leader is replaced.
+        // Questions with lost answers time out, and a dead leader is replaced.
         self.millis.set(self.millis.get() + 4_000);
         for (nth, thread) in pairs(PROXIES, THREADS) {
             while !self.proxies[nth].threads[thread].borrow().inbox.is_empty() {
