@@ -2,6 +2,7 @@
 
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::Client;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,8 @@ pub const CONCERNED: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Fleet {
-    client: Client,
+    /// One for each caller that the proxies are of.
+    clients: Vec<Client>,
     urls: [String; 2],
     /// Polls sent so far.
     pub polls: AtomicUsize,
@@ -28,9 +30,14 @@ pub struct Fleet {
 impl Fleet {
     /// Starts all proxies, and waits until each has a state.
     pub async fn start(urls: [String; 2]) -> Arc<Self> {
-        let client = Client::builder().no_proxy().pool_max_idle_per_host(usize::MAX).build().unwrap_or_default();
+        // A caller is an address, and none may fill a replica alone.
+        let client = |last| {
+            let client = Client::builder().no_proxy().local_address(IpAddr::from([127, 0, 0, last]));
+            client.pool_max_idle_per_host(usize::MAX).build().unwrap_or_default()
+        };
+        let clients = (1..=4).map(client).collect();
         let (polls, settled, answers) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::default());
-        let fleet = Arc::new(Self { client, urls, polls, settled, answers });
+        let fleet = Arc::new(Self { clients, urls, polls, settled, answers });
         for proxy in 0..PROXIES {
             tokio::spawn(Arc::clone(&fleet).run(proxy));
         }
@@ -70,7 +77,7 @@ impl Fleet {
         sleep(Duration::from_secs(5).mul_f64(fastrand::f64())).await;
         loop {
             self.polls.fetch_add(1, Ordering::Relaxed);
-            let sent = self.client.post(format!("{}/v1/sync", self.urls[at])).json(&request).send().await;
+            let sent = self.clients[proxy / 2 % self.clients.len()].post(format!("{}/v1/sync", self.urls[at])).json(&request).send().await;
             let pause = match sent {
                 Ok(answer) if answer.status() == 200 => {
                     let Ok(state) = answer.json::<SyncResponse>().await else { continue };
