@@ -77,7 +77,11 @@ impl Fleet {
         sleep(Duration::from_secs(5).mul_f64(fastrand::f64())).await;
         loop {
             self.polls.fetch_add(1, Ordering::Relaxed);
-            let sent = self.clients[proxy / 2 % self.clients.len()].post(format!("{}/v1/sync", self.urls[at])).json(&request).send().await;
+            let sent = self.clients[proxy / 2 % self.clients.len()]
+                .post(format!("{}/v1/sync", self.urls[at]))
+                .json(&request)
+                .send()
+                .await;
             let pause = match sent {
                 Ok(answer) if answer.status() == 200 => {
                     let Ok(state) = answer.json::<SyncResponse>().await else { continue };
