@@ -13,7 +13,7 @@
 //! |---|---|
 //! | another replica | `a + LINGER`: until then the other replica counts the proxy |
 //! | this replica | the start of the previous poll's window, without a gap |
-//! | nobody: a first poll, a failed one, a replica shutting down, an older proxy | now |
+//! | nobody: a first poll, a failed one, a replica shutting down | now |
 //!
 //! If the client of a poll leaves, the window ends at once: the proxy either comes back at once or
 //! is gone. A newer poll of the same proxy replaces the older one. If an answer is lost, both
