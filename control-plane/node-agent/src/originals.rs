@@ -268,7 +268,7 @@ impl<S: Setting> Originals<S> {
             Ok(now) => {
                 // A later change is intentional.
                 entry.released = Some(now);
-                now != entry.original
+                now != entry.original.possible(&tree.group(path))
             }
             Err(error) => !error.is_gone(),
         });

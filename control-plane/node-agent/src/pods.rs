@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 pub struct Pod {
     pub namespace: String,
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Pod {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 pub struct Container {
     pub name: String,
     /// The runtime's id, without `containerd://`; the container's cgroup is named after it.

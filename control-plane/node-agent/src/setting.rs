@@ -21,6 +21,12 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
         Ok(())
     }
 
+    /// What the kernel allows in its place.
+    #[must_use]
+    fn possible(self, _: &Group) -> Self {
+        self
+    }
+
     /// The amount in the unit of `like`, rounded up; none: unlimited.
     fn amount(self, like: Self) -> Option<u64>;
 
@@ -60,6 +66,25 @@ impl Setting for Bandwidth {
 
     fn put(self, group: &Group) -> Result<(), GroupError> {
         group.set(self)
+    }
+
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        let mut to = self;
+        if let Err(error) = to.put(group) {
+            to = self.possible(group);
+            if to == self {
+                return Err(error);
+            }
+            to.put(group)?;
+        }
+        *written = to;
+        Ok(())
+    }
+
+    /// The kernel refuses a quota below the burst of the group.
+    fn possible(self, group: &Group) -> Self {
+        let least = self.with_amount(group.burst().unwrap_or(0));
+        if least.is_above(self) { least } else { self }
     }
 
     fn amount(self, like: Self) -> Option<u64> {

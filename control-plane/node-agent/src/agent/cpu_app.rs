@@ -82,18 +82,19 @@ impl Resource for CpuApp {
     fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
         for path in [&located.pod, &located.container] {
-            if node.tree.group(path).has_burst()? {
+            if node.tree.group(path).burst()? > 0 {
                 node.tally.error(tally::BURST, &path.display());
                 return Ok(false);
             }
         }
-        let least = self.least(node, new);
+        let least = self.least(node, new, node.tree.group(&located.container).bandwidth()?.period);
         self.groups.find(node, id, new, &located, Use { least, readings: Readings::default() })?;
         Ok(true)
     }
 
     fn renew(&mut self, node: &Node, id: &Id, new: &Wanted<'_>) {
-        let least = self.least(node, new);
+        let Some(period) = self.groups.members.get(id).map(|member| member.written.period) else { return };
+        let least = self.least(node, new, period);
         if let Some(member) = self.groups.members.get_mut(id).filter(|member| member.more.least != least) {
             member.more.least = least;
             member.join_again();
@@ -111,8 +112,10 @@ impl Resource for CpuApp {
 }
 
 impl CpuApp {
-    fn least(&self, node: &Node, new: &Wanted<'_>) -> Cores {
-        self.config.floor.max(new.container.requests).min(node.capacity.cores)
+    /// The minimum of a container, also by the kernel: 0.1 cores in a period of 10 ms.
+    fn least(&self, node: &Node, new: &Wanted<'_>, period: u64) -> Cores {
+        let kernel = Bandwidth::least(period).unwrap_or_default();
+        self.config.floor.max(new.container.requests).max(kernel).min(node.capacity.cores)
     }
 
     pub(super) fn step(&mut self, node: &mut Node, now: Duration) {
@@ -252,9 +255,14 @@ impl CpuApp {
         self.groups.limit(node, self.config.limit, Bandwidth::cores, of)
     }
 
-    /// Looks for foreign writes, and applies a limit that has changed.
+    /// Looks for foreign writes and bursts, and applies a limit that has changed.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         self.groups.check(node, now);
+        let members = self.groups.members.iter().filter(|(_, member)| member.is_managed());
+        let with_burst = members.filter(|(_, member)| member.group.burst().is_ok_and(|burst| burst > 0));
+        for id in with_burst.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.let_go(node, now, &id);
+        }
         // With a lease, each step applies the limit.
         if self.lease.is_some() {
             return self.count_lease(node);
@@ -300,6 +308,16 @@ impl CpuApp {
                 self.change(node, time, id, to);
             }
         }
+    }
+
+    /// Leaves a container alone that has a burst: never throttled, it would keep all that it was
+    /// granted, and the kernel refuses quotas below the burst. Its part of the limit returns to the
+    /// others, each of which may have its original again.
+    fn let_go(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        if let Some(member) = self.groups.members.get(id) {
+            node.tally.error(tally::BURST, &member.path.display());
+        }
+        self.lose(node, now, id);
     }
 
     fn change(&mut self, node: &mut Node, now: Duration, id: &Id, to: Bandwidth) {

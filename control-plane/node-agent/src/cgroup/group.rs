@@ -59,16 +59,17 @@ impl Group {
         }
     }
 
-    /// Whether it may save unused CPU for later. The kernel changes the burst with each quota.
-    pub fn has_burst(&self) -> Result<bool, GroupError> {
+    /// The unused CPU that it may save for later, in microseconds. The kernel refuses a quota below
+    /// it. 0: none.
+    pub fn burst(&self) -> Result<u64, GroupError> {
         let file = match self.files {
             Files::V1 { .. } => "cpu.cfs_burst_us",
             Files::V2 { .. } => "cpu.max.burst",
         };
         match Kept::new(self.path.join(file)).read() {
-            Ok(text) => Ok(text.trim() != "0"),
+            Ok(text) => Ok(text.trim().parse().unwrap_or(u64::MAX)),
             // Older kernels do not have the file. Reading the quota shows if the group is gone.
-            Err(error) if error.is_gone() => Ok(false),
+            Err(error) if error.is_gone() => Ok(0),
             Err(error) => Err(error),
         }
     }

@@ -37,6 +37,11 @@ impl Bandwidth {
         Self { quota: Some(micros.max(LEAST_QUOTA)), period }
     }
 
+    /// The fewest cores that the kernel accepts in periods of this length.
+    pub fn least(period: u64) -> Option<Cores> {
+        Self { quota: Some(LEAST_QUOTA), period }.cores()
+    }
+
     pub fn cores(self) -> Option<Cores> {
         self.quota.map(|quota| Cores::new(quota as f64 / self.period.max(1) as f64))
     }

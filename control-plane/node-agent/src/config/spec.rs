@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 struct ConfigSpec {
     #[serde(default)]
     mode: Mode,
@@ -22,7 +22,7 @@ struct ConfigSpec {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 struct AppSpec {
     pods: Selector,
     #[serde(default = "all_but_the_sidecar")]
@@ -33,13 +33,13 @@ struct AppSpec {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 struct Selector {
     match_labels: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 struct CpuSpec {
     limit: Cores,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct CpuSpec {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 struct MemorySpec {
     limit: Bytes,
     reserve: Option<f64>,
@@ -61,7 +61,7 @@ struct MemorySpec {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 struct QosSpec {
     target: String,
     threshold: Option<f64>,

@@ -21,6 +21,8 @@ const OWN: u64 = 20_000;
 /// The group of the first container.
 pub const BUSY: &str = "burstable/podu0/c0";
 
+const IDLE: &str = "burstable/podu1/c1";
+
 pub const CONFIG: &str = "
 mode: enforce
 apps:
@@ -57,7 +59,7 @@ impl Stand {
         let mut sandbox = Sandbox::new();
         sandbox.make("burstable");
         let pods = ["burstable/podu0", "burstable/podu1"].map(|path| sandbox.make(path));
-        let [busy, idle] = [BUSY, "burstable/podu1/c1"].map(|path| sandbox.make(path));
+        let [busy, idle] = [BUSY, IDLE].map(|path| sandbox.make(path));
         for group in pods.iter().chain([&busy, &idle]) {
             group.set(Bandwidth { quota: Some(OWN), period: PERIOD }).unwrap();
         }
@@ -313,6 +315,31 @@ fn a_quota_that_somebody_else_writes_stays() {
     assert_eq!(quota(&stand.idle), theirs);
 }
 
+/// The kernel refuses quotas below a burst.
+#[test]
+fn a_container_that_gets_a_burst_leaves_and_the_other_one_has_its_own() {
+    let mut stand = Stand::new();
+    stand.start_and_grow();
+    let file = match stand.sandbox.version() {
+        Version::V1 => "cpu.cfs_burst_us",
+        Version::V2 => "cpu.max.burst",
+    };
+    let burst = OWN * 5 / 4;
+    fs::write(stand.busy.path().join(file), burst.to_string()).unwrap();
+    stand.sandbox.keep_busy(IDLE);
+    stand.until("it is noticed", |stand| {
+        stand.metric(r#"bloc_node_errors_total{kind="burst"}"#).is_some_and(|count| count >= 1.0)
+    });
+    stand.until("the other one has its own", |stand| quota(&stand.idle) >= OWN * 19 / 20);
+    assert!(quota(&stand.idle) <= OWN, "{:?}", stand.quotas());
+    assert_eq!(quota(&stand.busy), burst, "as little as the kernel allows");
+    fs::write(stand.busy.path().join(file), "0").unwrap();
+    send(stand.guardian(), Signal::SIGTERM);
+    assert!(stand.ended().success());
+    assert!(stand.command("restore").status().unwrap().success());
+    assert_eq!(stand.quotas(), [OWN; 4], "{}", stand.log());
+}
+
 #[test]
 fn a_second_agent_with_the_same_state_is_refused() {
     let mut stand = Stand::new();
@@ -362,7 +389,7 @@ fn with_a_configuration_that_was_never_good_nothing_stays_changed() {
 fn a_container_that_is_gone_ends_nothing_and_its_room_is_used() {
     let mut stand = Stand::new();
     stand.start_and_grow();
-    stand.sandbox.remove_idle("burstable/podu1/c1");
+    stand.sandbox.remove_idle(IDLE);
     let labels = r#"{app="shop/checkout",pod="checkout-1",container="app"}"#;
     let name = format!("bloc_node_cpu_managed{labels}");
     stand.until("it is forgotten", |stand| stand.metric(&name).is_none());

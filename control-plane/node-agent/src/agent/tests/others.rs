@@ -205,6 +205,42 @@ fn a_group_with_a_burst_is_left_alone() {
 }
 
 #[test]
+fn a_group_that_gets_a_burst_leaves_and_the_others_may_have_their_own() {
+    let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
+    stand.join();
+    stand.load.insert("a", (0.125, 1.0));
+    stand.steps(30);
+    assert!(stand.quotas("a")[0] > 700, "{:?}", stand.quotas("a"));
+    let burst = stand.group("a").join("cpu.max.burst");
+    fs::write(&burst, "60000\n").unwrap();
+    stand.load.insert("a", (0.0, 0.0));
+    stand.load.insert("b", (0.5, 1.0));
+    stand.steps(100);
+    assert!(stand.errors("burst") >= 1);
+    assert_eq!(stand.quotas("a")[0], 500);
+    assert!((490..=500).contains(&stand.quotas("b")[0]), "{:?}", stand.quotas("b"));
+    fs::write(&burst, "0\n").unwrap();
+    stand.steps(12 + JOIN_STEPS + 30);
+    assert!(stand.quotas("b")[0] > 700, "it is back: {:?}", stand.quotas("b"));
+}
+
+/// 1 ms is the kernel's least quota.
+#[test]
+fn containers_for_whose_least_quotas_there_is_no_room_are_left_alone() {
+    for (period, managed) in [(10_000, 2), (100_000, 3)] {
+        let mut stand = Stand::new(&[("a", 0.2), ("b", 0.2), ("c", 0.2)]);
+        stand.configure(&super::stand::CONFIG.replace("limit: 1", "limit: 0.2"));
+        for uid in ["a", "b", "c"] {
+            fs::write(stand.group(uid).join("cpu.max"), format!("{} {period}", period / 5)).unwrap();
+        }
+        stand.steps(12 + JOIN_STEPS);
+        let count = ["a", "b", "c"].iter().filter(|uid| stand.container(uid).which.managed).count();
+        assert_eq!(count, managed, "{period}");
+        assert_eq!(stand.errors("limit") > 0, managed < 3);
+    }
+}
+
+#[test]
 fn one_that_asks_for_too_much_keeps_no_other_one_out() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     stand.join();
