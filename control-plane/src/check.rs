@@ -27,8 +27,8 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
-/// Checks the text of a services file, or of manifests; of these, only ConfigMaps labelled
-/// `bloc.dev/policy: "true"` count. A ConfigMap in `namespace`, or without a namespace, applies to
+/// Checks the text of a services file, or of manifests and lists of them; of these, only ConfigMaps
+/// labelled `bloc.dev/policy: "true"` count. A ConfigMap in `namespace`, or without one, applies to
 /// the whole cluster.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub struct Verdict {
 pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
     let documents = yaml::documents(text).map_err(|error| vec![error])?;
     if documents.iter().any(|document| document.get("kind").is_some()) {
-        return manifests(documents, namespace);
+        return manifests(documents.into_iter().flat_map(items).collect(), namespace);
     }
     match Snapshot::from_yaml(text) {
         Ok(snapshot) => {
@@ -48,6 +48,21 @@ pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
         }
         Err(first) => Err(all(first, text, |part| yaml::fit::<ServicesSpec>(part, text)?.validate().map(|_| ()))),
     }
+}
+
+/// The items of a list, such as `kubectl get -o yaml` prints; any other document as it is.
+fn items(mut document: Value) -> Vec<Value> {
+    let kind = document.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+    let Some(kind) = kind.map(str::to_owned) else { return vec![document] };
+    let Some(Value::Array(items)) = document.get_mut("items").map(Value::take) else { return vec![document] };
+    let named = items.into_iter().map(|mut item| {
+        // The items of a `ConfigMapList` do not say what they are.
+        if let Some(item) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+            item.entry("kind").or_insert_with(|| kind.as_str().into());
+        }
+        item
+    });
+    named.collect()
 }
 
 fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
@@ -206,6 +221,30 @@ mod tests {
             map("bloc-system", "{a.shop.svc.cluster.local: {}}")
         );
         assert_eq!(good(&manifests), Good::ConfigMaps(2));
+    }
+
+    #[test]
+    fn looks_into_lists_also_as_json() {
+        let yaml = |text: &str| bloc_yaml::values(text).unwrap();
+        let (shop, bad) = (yaml(&map("shop", "{a: {}}")), yaml(&map("cart", "{a: {retries: 11}}")));
+        let refusal = "ConfigMap cart/bloc.services.a.retries: 11 is not allowed; allowed: 0 to 10";
+        let mut without_kind = bad.clone();
+        without_kind.as_object_mut().unwrap().remove("kind");
+        let service = json!({"kind": "Service", "metadata": {"name": "a"}});
+        for list in [
+            json!({"kind": "List", "items": [service, shop, bad]}),
+            json!({"kind": "ConfigMapList", "items": [without_kind]}),
+        ] {
+            assert_eq!(refusals(&list.to_string()), [refusal]);
+            let behind = format!("{}---\n{list}\n", map("shop", "{a: {}}").replace("name: bloc", "name: bloc2"));
+            assert!(refusals(&behind).contains(&refusal.to_owned()), "{behind}");
+        }
+        assert_eq!(good(&json!({"kind": "List", "items": [shop]}).to_string()), Good::ConfigMaps(1));
+        for empty in
+            [json!({"kind": "List", "items": []}), json!({"kind": "List"}), json!({"kind": "List", "items": [7]})]
+        {
+            assert!(refusals(&empty.to_string())[0].contains("no ConfigMap with the label"), "{empty}");
+        }
     }
 
     #[test]

@@ -15,7 +15,6 @@ use clap::{Parser, Subcommand, ValueEnum};
 use kube::Config;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 /// The default namespace of the control plane.
@@ -116,14 +115,13 @@ enum IdentityKind {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+async fn main() {
+    let result = run(Arguments::parse()).await;
+    if let Err(error) = &result {
+        eprintln!("error: {error:#}");
     }
+    // Does not wait for threads: a hung file system may keep one.
+    std::process::exit(i32::from(result.is_err()))
 }
 
 async fn run(arguments: Arguments) -> Result<()> {

@@ -1,32 +1,4 @@
-//! The metrics of the control plane, for Prometheus (OpenMetrics text).
-//!
-//! | metric | kind | meaning |
-//! |---|---|---|
-//! | `bloc_config_accepted_total` | counter | contents of the source that were accepted |
-//! | `bloc_config_rejected_total` | counter | contents of the source that were refused; the last good one stays in force |
-//! | `bloc_config_refused` | gauge | contents of the source (file, ConfigMaps) that are currently refused |
-//! | `bloc_config_version` | gauge | identifies the content in force: equal at replicas that agree, different after a change; not ordered |
-//! | `bloc_config_services` | gauge | services in force |
-//! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
-//! | `bloc_polls_held` | gauge | polls that are currently held |
-//! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each proxy that polls counts at exactly one |
-//! | `bloc_proxies_stale` | gauge | how many of them have not taken the state in force for at least 10 s |
-//! | `bloc_proxies_lacking{feature}` | gauge | connected proxies that lack a feature which their services use; only for features that a service in force uses |
-//! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if any |
-//! | `bloc_load_reports_dropped_total` | counter | reports of services not in force, or beyond 1,000 services |
-//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu` (CPU alone), `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
-//! | `bloc_node_agents` | gauge | node agents that were heard within 15 s |
-//! | `bloc_node_agent_asks` | gauge | pods whose response times agents asked for within 15 s |
-//! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it was kept) |
-//! | `bloc_lease_*` | | see `docs/metrics.md` |
-//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | failed lists and watches at the Kubernetes API; `endpointslices`, `services`, `virtualservices`, `configmaps`, `leases` |
-//! | `bloc_kubernetes_watch_heard_timestamp_seconds{kind}` | gauge | when a list or watch of that kind last returned anything, since 1970; at least every 120 s |
-//! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
-//! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
-//! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
-//! | `bloc_service_call_seconds{service}` | histogram | from a caller's choice of a server to the last response, retries included |
-//! | `bloc_calls_total{caller,service}` | counter | requests to a service; the 200 heaviest edges, and `other` |
-//! | `bloc_calls_unserved_total{caller,service}` | counter | those that failed, or were rejected or refused in the end |
+//! The metrics of the control plane, for Prometheus (OpenMetrics text): see `docs/metrics.md`.
 
 mod latency;
 mod load;
@@ -165,16 +137,6 @@ impl Metrics {
         });
     }
 
-    /// Counts a poll refused for lack of room.
-    pub fn count_no_room(&self) {
-        self.count_answer("no_room");
-    }
-
-    /// Counts a request refused as a poll.
-    pub fn count_refused(&self) {
-        self.count_answer("refused");
-    }
-
     /// Counts a message of a node agent: `accepted`, `refused` or `no_room`.
     pub fn count_agent_message(&self, answer: &'static str) {
         self.agent_messages.get_or_create(&[("answer", answer)]).inc();
@@ -233,7 +195,8 @@ impl Metrics {
         Ok(out)
     }
 
-    fn count_answer(&self, answer: &'static str) {
+    /// Counts the end of a poll by its answer, also `no_room` or `refused` (4xx).
+    pub fn count_answer(&self, answer: &'static str) {
         self.answers.get_or_create(&[("answer", answer)]).inc();
     }
 }

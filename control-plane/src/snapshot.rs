@@ -304,12 +304,19 @@ services:
 
     #[test]
     fn refuses_text_that_is_not_a_services_file() {
-        assert!(
-            refusal("").starts_with(".: invalid type: null"),
+        assert_eq!(
+            refusal(""),
+            ".: the text is empty, expected a mapping",
             "an empty file, as a truncating editor leaves for a moment"
         );
+        assert_eq!(refusal("7"), ".: invalid type: integer `7`, expected a mapping at line 1, column 1");
+        assert!(!refusal("[]").contains("struct"));
         assert!(refusal("services:\n").starts_with("services: invalid type: null"), "the same editor a moment later");
         assert!(refusal("services: {a: {}, a: {}}").contains("duplicate mapping key: a"));
+        for twice in ["{123: {}, '123': {}}", "{a: {endpointsByPort: {80: [], '80': []}}}"] {
+            let refusal = refusal(&format!("services: {twice}"));
+            assert!(refusal.starts_with(".: duplicate mapping key: "), "{refusal}");
+        }
         assert!(refusal("services: [").starts_with(".: "));
         assert!(refusal("services: {'a b': {}}").contains("printable ASCII"));
         assert!(refusal("services: {a: {}}\n---\nservices: {}\n").contains("multiple found"));

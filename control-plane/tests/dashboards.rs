@@ -76,7 +76,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
         loaded_unix_seconds: Some(1),
     };
     let metrics = Metrics::default();
-    metrics.count_refused();
+    metrics.count_answer("refused");
     metrics.count_agent_message("accepted");
     let times = Histogram { sum_us: 1, counts: vec![(7, 1)] };
     let totals = ServiceTotals { response: times.clone(), calls: times };

@@ -6,8 +6,10 @@
 //! readings should write another file and rename it.
 
 use bloc_policy::config::ConfigError;
+use nix::fcntl::OFlag;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read, 16 MiB. 100,000 endpoints take about 3 MiB.
@@ -16,10 +18,10 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The content of a file, or its path and why it cannot be read.
 pub type Reading = Result<Vec<u8>, String>;
 
-/// Reads a file once.
+/// Reads a file once. May take forever if the file is on a server that is away.
 pub fn read(path: &Path) -> Reading {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    let read = open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Ok(_) if bytes.len() as u64 > MAX_BYTES => {
             Err(format!("{}: cannot be read: larger than 16 MiB", path.display()))
@@ -27,6 +29,15 @@ pub fn read(path: &Path) -> Reading {
         Ok(_) => Ok(bytes),
         Err(error) => Err(format!("{}: cannot be read: {error}", path.display())),
     }
+}
+
+/// Opens a regular file. Opening a pipe would wait for a writer.
+///
+/// # Errors
+/// Those of the operating system, and if it is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// What a reading means.

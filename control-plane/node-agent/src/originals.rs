@@ -12,7 +12,7 @@
 //! If a setting changed between a release and the next start, somebody else changed it, and it
 //! becomes the original. After a crash this is not known, and the original stays.
 
-use crate::cgroup::{GroupError, Tree};
+use crate::cgroup::{Group, GroupError, Tree};
 use crate::setting::Setting;
 use bloc_daemon::file::replace;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,16 @@ struct Entry<S> {
 }
 
 impl<S: Setting> Entry<S> {
+    /// What the group gets back: its original, for a pod with the `excess` of its containers, as
+    /// far as the kernel allows it.
+    fn own(&self, excess: Option<&u64>, group: &Group) -> S {
+        let with = |excess: &u64| {
+            let original = self.original.amount(self.original)?;
+            Some(self.original.with_amount(original.saturating_add(*excess)))
+        };
+        excess.and_then(with).unwrap_or(self.original).possible(group)
+    }
+
     /// Adopts what somebody else has changed since the release. `now` is the group's setting.
     fn resolve(&mut self, now: S) {
         if let Some(released) = self.released.take() {
@@ -195,11 +205,7 @@ impl<S: Setting> Originals<S> {
                 let group = tree.group(path);
                 let set = || {
                     let now = S::read(&group)?;
-                    let with = |excess: &u64| {
-                        let original = entry.original.amount(entry.original)?;
-                        Some(entry.original.with_amount(original.saturating_add(*excess)))
-                    };
-                    let target = target(excess.get(path).and_then(with).unwrap_or(entry.original), now);
+                    let target = target(entry.own(excess.get(path), &group), now);
                     if target != now && pass(entry.kind, target.is_above(now)) {
                         target.write(&group, &mut { now })?;
                     }
@@ -253,9 +259,15 @@ impl<S: Setting> Originals<S> {
         errors
     }
 
-    /// Whether there are groups besides these.
-    pub fn has_others(&self, kept: &BTreeSet<PathBuf>) -> bool {
-        self.entries.keys().any(|path| !kept.contains(path))
+    /// Whether groups besides these have not been restored, as far as the kernel allows it.
+    pub fn has_others(&self, tree: &Tree, kept: &BTreeSet<PathBuf>) -> bool {
+        let mut others = self.entries.iter().filter(|(path, _)| !kept.contains(*path)).peekable();
+        let excess = others.peek().map(|_| self.excess(tree)).unwrap_or_default();
+        others.any(|(path, entry)| {
+            let group = tree.group(path);
+            let is_back = |now| entry.released == Some(now) && now == entry.own(excess.get(path), &group);
+            !S::read(&group).is_ok_and(is_back)
+        })
     }
 
     /// Restores all groups except these, and forgets the restored ones.
@@ -268,7 +280,7 @@ impl<S: Setting> Originals<S> {
             Ok(now) => {
                 // A later change is intentional.
                 entry.released = Some(now);
-                now != entry.original.possible(&tree.group(path))
+                now != entry.original
             }
             Err(error) => !error.is_gone(),
         });

@@ -21,9 +21,10 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
         Ok(())
     }
 
-    /// What the kernel allows in its place.
+    /// This setting, or the nearest one that the kernel allows in `group`.
     #[must_use]
-    fn possible(self, _: &Group) -> Self {
+    fn possible(self, group: &Group) -> Self {
+        let _ = group;
         self
     }
 
@@ -66,19 +67,6 @@ impl Setting for Bandwidth {
 
     fn put(self, group: &Group) -> Result<(), GroupError> {
         group.set(self)
-    }
-
-    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
-        let mut to = self;
-        if let Err(error) = to.put(group) {
-            to = self.possible(group);
-            if to == self {
-                return Err(error);
-            }
-            to.put(group)?;
-        }
-        *written = to;
-        Ok(())
     }
 
     /// The kernel refuses a quota below the burst of the group.

@@ -75,8 +75,9 @@ impl State {
         each!((&mut self) one => one.release(tree)).into_iter().flatten().collect()
     }
 
-    pub fn has_others(&self, [cpu, memory, shares]: &KeptGroups) -> bool {
-        self.cpu.has_others(cpu) || self.memory.has_others(memory) || self.shares.has_others(shares)
+    pub fn has_others(&self, tree: &Tree, [cpu, memory, shares]: &KeptGroups) -> bool {
+        let memory = || self.memory.has_others(tree, memory);
+        self.cpu.has_others(tree, cpu) || memory() || self.shares.has_others(tree, shares)
     }
 
     /// Restores all groups except these, and forgets the restored ones.

@@ -133,7 +133,7 @@ impl Identity {
         if !quotes_close(&value) {
             return Err(unauthorized("x-forwarded-client-cert: unclosed quotes"));
         }
-        let last = last_element(&value);
+        let last = split(&value, ',').last().unwrap_or_default();
         let uri = field(last, "URI=").ok_or_else(|| unauthorized("no SPIFFE id in x-forwarded-client-cert"))?;
         let allowed = match domain {
             Some(TrustDomain(domain)) => domain,
@@ -192,11 +192,6 @@ fn namespace(spiffe: &str) -> Option<&str> {
     let mut parts = spiffe.strip_prefix("spiffe://")?.split('/');
     let (domain, ns, namespace, sa) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     (!domain.is_empty() && ns == "ns" && !namespace.is_empty() && sa == "sa").then_some(namespace)
-}
-
-/// The text after the last comma outside quotes.
-fn last_element(value: &str) -> &str {
-    split(value, ',').last().unwrap_or_default()
 }
 
 /// The first value of this name; `name` ends with `=`.

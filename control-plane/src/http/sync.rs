@@ -43,7 +43,7 @@ async fn answer(context: &Context, request: Request) -> Response {
         Ok(poll) => poll,
         Err(Unread::NoRoom) => return no_room(context, &caller),
         Err(Unread::Refused(status, message)) => {
-            context.metrics.count_refused();
+            context.metrics.count_answer("refused");
             tracing::debug!(%status, message, "refused an invalid poll");
             return refusal(status, &message);
         }
@@ -51,7 +51,7 @@ async fn answer(context: &Context, request: Request) -> Response {
     let outcome = match context.store.sync(poll).await {
         Ok(outcome) => outcome,
         Err(error @ StoreError::NotYours) => {
-            context.metrics.count_refused();
+            context.metrics.count_answer("refused");
             if context.named.due(&format!("{caller}: {error}"), Instant::now()).is_some() {
                 tracing::warn!(%caller, %error, "refused a poll");
             }
@@ -92,7 +92,7 @@ fn module(headers: &HeaderMap) -> Module {
 /// proxy knows that its report was not counted. The connection is closed, because idle ones take
 /// memory.
 fn no_room(context: &Context, caller: &Arc<str>) -> Response {
-    context.metrics.count_no_room();
+    context.metrics.count_answer("no_room");
     if context.named.due(caller, Instant::now()).is_some() {
         tracing::warn!(%caller, "out of memory for this caller: too many proxies, or slow reads; proxies without room keep their last state");
     }

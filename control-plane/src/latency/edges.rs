@@ -10,7 +10,7 @@ use bloc_policy::latency::{Calls, Growth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most edges that are kept. Calls of others count only in `other`.
+/// The most edges that are kept. Calls of others count only among all others.
 pub const MAX_EDGES: usize = 2_000;
 /// The most edges of one caller; leaves some for others.
 const MAX_OF_ONE: usize = 200;

@@ -1,7 +1,7 @@
 //! Latencies as classic Prometheus histograms, and the calls of each edge.
 //!
 //! Cardinality for 50 services with 200 edges: two histograms of 15 series for each service, two
-//! counters for each edge and for `other`: 1,902 series. Limits:
+//! counters for each edge and for all others: 1,902 series. Limits:
 //! [`MAX_SERVICES`](crate::load::MAX_SERVICES), [`MAX_NAMED`](crate::latency::MAX_NAMED). The
 //! bounds are bounds of the reports' buckets, an octave apart where most services are. Only the
 //! page has executions, dispersion and edge latencies.
@@ -16,6 +16,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// The caller and the service of the edges without a series of their own. No name has a space.
+const OTHERS: &str = "all others";
 
 /// The upper bounds, as buckets of the reports: 1 ms (2^-10 s) to 1 s by factors of 2, then 16 s.
 const BOUNDS: [u8; 12] = [16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 128];
@@ -63,7 +66,7 @@ impl Collector for LatencyMetrics {
         for (name, help, count) in counters {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             let named = self.edges.named.iter().map(|((caller, service), calls)| (&**caller, &**service, calls));
-            for (caller, service, calls) in named.chain([("other", "other", &self.edges.other)]) {
+            for (caller, service, calls) in named.chain([(OTHERS, OTHERS, &self.edges.other)]) {
                 let labels = [("caller", caller), ("service", service)];
                 ConstCounter::new(count(calls)).encode(metric.encode_family(&labels)?)?;
             }
@@ -122,7 +125,7 @@ mod tests {
             "bloc_service_response_seconds_bucket{le=\"0.125\",service=\"a\"} 3",
             "bloc_service_response_seconds_bucket{le=\"16.0\",service=\"a\"} 3",
             "bloc_service_response_seconds_bucket{le=\"+Inf\",service=\"a\"} 4",
-            "bloc_calls_total{caller=\"other\",service=\"other\"} 0",
+            "bloc_calls_total{caller=\"all others\",service=\"all others\"} 0",
         ] {
             assert!(text.lines().any(|written| written == line), "no {line} in {text}");
         }

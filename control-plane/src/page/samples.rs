@@ -4,7 +4,7 @@
 //! about 1 MB. The samples of a removed service are dropped; those of a silent service expire.
 
 use crate::store::ServiceStatus;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The samples kept of a service.
@@ -25,21 +25,11 @@ pub struct Samples {
 #[serde(rename_all = "camelCase")]
 pub struct Sparklines {
     /// Requests per second that the servers took in.
-    pub arrivals: Vec<Value>,
+    pub arrivals: Vec<f32>,
     /// Requests in flight.
-    pub in_flight: Vec<Value>,
+    pub in_flight: Vec<f32>,
     /// Requests per second rejected for capacity or for their deadline.
-    pub rejected: Vec<Value>,
-}
-
-/// A number, or NaN if unknown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value(f32);
-
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_finite() { serializer.serialize_f32(self.0) } else { serializer.serialize_none() }
-    }
+    pub rejected: Vec<f32>,
 }
 
 impl Samples {
@@ -74,7 +64,7 @@ impl Samples {
     /// The samples of one service; `None` if there are none.
     pub fn of(&self, service: &str) -> Option<Sparklines> {
         let samples = self.services.get(service)?;
-        let series = |i: usize| samples.iter().map(|s| Value(s.get(i).copied().unwrap_or(f32::NAN))).collect();
+        let series = |i: usize| samples.iter().map(|s| s.get(i).copied().unwrap_or(f32::NAN)).collect();
         Some(Sparklines { arrivals: series(0), in_flight: series(1), rejected: series(2) })
     }
 }
@@ -120,7 +110,7 @@ mod tests {
             samples.take(&with_load(i));
         }
         let of = samples.of("a").unwrap();
-        assert_eq!((of.in_flight.len(), of.in_flight[0], of.in_flight[89]), (90, Value(10.0), Value(99.0)));
+        assert_eq!((of.in_flight.len(), of.in_flight[0], of.in_flight[89]), (90, 10.0, 99.0));
         assert_eq!(serde_json::to_string(&of.arrivals[..2]).unwrap(), "[null,null]", "unknown is null, not 0");
         assert_eq!((samples.taken(), samples.of("never")), (100, None));
         samples.take(&services("services: {b: {}}"));

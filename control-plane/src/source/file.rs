@@ -4,15 +4,16 @@
 //! apart, are needed. This works alike for renames, swapped symlinks (a mounted ConfigMap) and
 //! network file systems. An idle control plane takes 0.3% of a core (debug build, a file of 1 KB).
 //!
-//! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
+//! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing. A file that cannot be read
+//! within [`DEADLINE`], twice, is refused; a hung network file system then holds one thread.
 
 use crate::snapshot::Snapshot;
 use crate::store::{Reach, Store};
-use bloc_daemon::watched::{self, Look, Watched};
+use bloc_daemon::watched::{self, Look, Reading, Watched};
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// The origin of refusals; there is only one file.
 const ORIGIN: &str = "file";
@@ -20,6 +21,8 @@ const POLL: Duration = Duration::from_millis(250);
 /// How long the content must stay the same: longer than the time between an editor's truncation and
 /// its write.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How long one reading may take.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// The most differing readings in a row before the next poll tries again.
 const MAX_READINGS: usize = 10;
 
@@ -27,6 +30,8 @@ const MAX_READINGS: usize = 10;
 #[derive(Debug)]
 pub struct FileSource {
     file: Watched<Snapshot>,
+    /// A reading that has not ended.
+    pending: Option<JoinHandle<Reading>>,
 }
 
 impl FileSource {
@@ -35,7 +40,7 @@ impl FileSource {
     /// # Errors
     /// Its path, and why it cannot be used.
     pub async fn open(path: impl Into<PathBuf>) -> Result<(Self, Snapshot), String> {
-        let mut source = Self { file: Watched::new(path, Snapshot::from_yaml) };
+        let mut source = Self { file: Watched::new(path, Snapshot::from_yaml), pending: None };
         match source.next_reading().await {
             Some(said) => Ok((source, said?)),
             None => Err(format!("{}: keeps changing", source.file.path().display())),
@@ -59,12 +64,21 @@ impl FileSource {
         }
     }
 
+    /// Reads the file once, or waits for the last reading to end.
+    async fn reading(&mut self) -> Reading {
+        let path = self.file.path().to_owned();
+        let refused = format!("{}: cannot be read: no answer within {} s", path.display(), DEADLINE.as_secs());
+        let pending = self.pending.get_or_insert_with(|| spawn_blocking(move || watched::read(&path)));
+        let Ok(read) = timeout(DEADLINE, pending).await else { return Err(refused) };
+        self.pending = None;
+        read.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
     /// The file's content, if it differs from the last reading and no longer changes.
     async fn next_reading(&mut self) -> Option<Result<Snapshot, String>> {
         for _ in 0..=MAX_READINGS {
-            let path = self.file.path().to_owned();
-            let reading = spawn_blocking(move || watched::read(&path)).await;
-            match self.file.hear(reading.unwrap_or_else(|error| Err(error.to_string()))) {
+            let reading = self.reading().await;
+            match self.file.hear(reading) {
                 Look::Same => return None,
                 Look::New(said) => return Some(said),
                 Look::Changing => sleep(SETTLE).await,
@@ -149,5 +163,44 @@ mod tests {
         let error = source.next_reading().await.unwrap().unwrap_err();
         assert!(error.starts_with(&format!("{}: cannot be read: ", path.display())), "{error}");
         assert!(source.next_reading().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refuses_a_file_that_does_not_answer_until_it_does() {
+        let (_directory, path, mut source) = open().await;
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let content = b"services: {}".to_vec();
+        source.pending = Some(spawn_blocking(move || {
+            let _ = held.recv();
+            Ok(content)
+        }));
+        let clock = async {
+            loop {
+                // Time does not pass by itself while a thread works.
+                tokio::time::advance(Duration::from_millis(100)).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        let error = tokio::select! {
+            reading = source.next_reading() => reading.unwrap().unwrap_err(),
+            () = clock => unreachable!(),
+        };
+        assert_eq!(error, format!("{}: cannot be read: no answer within 5 s", path.display()));
+        drop(release);
+        std::fs::write(&path, "services: {a: {}}").unwrap();
+        assert_eq!(source.next_reading().await.unwrap().unwrap().services().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn refuses_a_pipe_and_does_not_wait_for_a_writer() {
+        let (_directory, path, mut source) = open().await;
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reading = timeout(2 * DEADLINE, source.next_reading()).await.unwrap();
+        let error = reading.unwrap().unwrap_err();
+        assert_eq!(error, format!("{}: cannot be read: not a regular file", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "services: {a: {}}").unwrap();
+        assert_eq!(source.next_reading().await.unwrap().unwrap().services().len(), 1);
     }
 }

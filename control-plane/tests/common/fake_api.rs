@@ -244,7 +244,8 @@ async fn collection(
         drop(fake);
         return follow(state, bell.subscribe(), kind, from, epoch);
     }
-    fake.lists += 1;
+    // A look at the revision is no list.
+    fake.lists += usize::from(query.get("limit").is_none_or(|limit| limit != "1"));
     let start: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
     let mine: Vec<Value> = fake.objects.iter().filter(|((own, ..), _)| *own == kind).map(|(_, o)| o.clone()).collect();
     let items: Vec<Value> = mine.iter().skip(start).take(fake.page).cloned().collect();

@@ -218,6 +218,13 @@ impl Cluster {
         self.apply::<ConfigMap>(Api::namespaced(self.client.clone(), "shop"), map).await;
     }
 
+    /// The text of the copy of that ConfigMap's last good content.
+    pub async fn copy(&self) -> String {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), "bloc-system");
+        let copy = maps.get_opt("last-good.shop.bloc").await.unwrap();
+        copy.and_then(|map| map.data?.remove("services.yaml")).unwrap_or_default()
+    }
+
     /// Removes the control plane's rights, or restores them.
     pub async fn rights(&self, given: bool) {
         let api = Api::<ClusterRole>::all(self.client.clone());

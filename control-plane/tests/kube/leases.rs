@@ -21,18 +21,18 @@ const OBJECT: &str = "cpu.shop.checkout";
 const AGENT: &str = "spiffe://cluster.local/ns/bloc-node/sa/bloc-node-agent";
 
 /// A node agent by hand.
-struct Agent {
+pub struct Agent {
     node: String,
     holder: Holder,
-    wants: u32,
+    pub wants: u32,
 }
 
 impl Agent {
-    fn new(node: impl Into<String>, wants: u32) -> Self {
+    pub fn new(node: impl Into<String>, wants: u32) -> Self {
         Self { node: node.into(), holder: Holder::new(1, BTreeMap::new()), wants }
     }
 
-    fn part(&self) -> u32 {
+    pub fn part(&self) -> u32 {
         self.holder.lease(APP).part.get()
     }
 
@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// Asks one replica; returns whether it has said something.
-    async fn step(&mut self, replica: &ControlPlane) -> bool {
+    pub async fn step(&mut self, replica: &ControlPlane) -> bool {
         let tolds = ask(replica, &self.asks()).await;
         tolds.apps.iter().for_each(|told| self.holder.hear(told));
         !tolds.apps.is_empty()

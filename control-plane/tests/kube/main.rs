@@ -18,6 +18,7 @@ use cluster::{Cluster, ControlPlane, until};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use leases::Agent;
 use proxy::Proxy;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -95,11 +96,11 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     cluster.policy("services: {a: {retries: 11}}").await;
     let events = Api::<Event>::namespaced(cluster.client.clone(), "shop");
     let reason = "services.a.retries: 11 is not allowed; allowed: 0 to 10";
-    until("the Event", async || {
+    let refusals = async || {
         let events = events.list(&ListParams::default()).await.unwrap().items;
-        events.iter().any(|event| event.note.as_deref().is_some_and(|note| note.ends_with(reason)))
-    })
-    .await;
+        events.iter().filter(|event| event.note.as_deref().is_some_and(|note| note.ends_with(reason))).count()
+    };
+    until("the Event", async || refusals().await == 1).await;
     // The status may be a second old.
     until("the status", async || control_plane.get("/v1/status").await.contains(reason)).await;
     assert!(!proxy.poll().await);
@@ -110,6 +111,12 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     assert_eq!(other.state.services[A].retries, Some(2));
     cluster.policy("services: {a: {retries: 3}}").await;
     until("the good one", async || proxy.poll().await && proxy.state.services[A].retries == Some(3)).await;
+    for count in [2, 3] {
+        cluster.policy("services: {a: {retries: 11}}").await;
+        until("an Event of each refused revision", async || refusals().await == count).await;
+        cluster.policy("services: {a: {retries: 3}}").await;
+        until("its end", async || !control_plane.get("/v1/status").await.contains(reason)).await;
+    }
 }
 
 #[tokio::test]
@@ -259,6 +266,8 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
     };
     let is_sorted = || seen.iter().all(|seen| seen.lock().unwrap().is_sorted());
     all_have(0).await;
+    let mut agent = Agent::new("n1", 300_000);
+    until("a part", async || agent.step(&one).await && agent.part() > 0).await;
     cluster.back_up(false).await;
     for pause in [2, 20] {
         tokio::join!(two.pause(Duration::from_secs(pause)), async {
@@ -279,6 +288,11 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
         all_have(0).await;
         seen.iter().for_each(|seen| seen.lock().unwrap().clear());
     }
+    // What is written after the backup: a copy of a ConfigMap, and a lease record.
+    cluster.policy("services: {a: {retries: 2}}").await;
+    until("the copy", async || cluster.copy().await.contains("retries: 2")).await;
+    agent.wants = 600_000;
+    until("a larger part", async || agent.step(&two).await && agent.part() > 300_000).await;
     slice(&cluster, 12).await;
     all_have(12).await;
     let lists = cluster.lists();
@@ -286,7 +300,8 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
     let begun = Instant::now();
     let has_listed = async |replica: &ControlPlane| {
         while !replica.get(&format!("/v1/status/services/{A}")).await.contains(&format!("{}:8080", ips(0..1)[0])) {
-            assert!(begun.elapsed() < Duration::from_secs(200), "no list");
+            // Later, silence would cause the list.
+            assert!(begun.elapsed() < Duration::from_secs(60), "no list");
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -306,4 +321,15 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
     }
     assert!(is_sorted(), "{seen:?}");
     proxies.iter().for_each(tokio::task::JoinHandle::abort);
+    // Revisions are those of the backup again, below those of the copy and the record before.
+    cluster.policy("services: {a: {retries: 4}}").await;
+    until("the copy", async || cluster.copy().await.contains("retries: 4")).await;
+    for replica in [&one, &two] {
+        let mut proxy = Proxy::new("late", A, std::slice::from_ref(&replica.url), 0);
+        let has = async || proxy.poll().await && proxy.state.services[A].retries == Some(4);
+        until("the ConfigMap in force", has).await;
+    }
+    for replica in [&one, &two] {
+        until("the record", async || agent.step(replica).await).await;
+    }
 }

@@ -1,11 +1,12 @@
 //! Parses YAML that people write.
 
 use bloc_policy::config::ConfigError;
-use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned, UserMessageFormatter, options};
+use std::collections::HashSet;
 
 /// Parses `T` from YAML.
 ///
@@ -25,7 +26,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
 /// # Errors
 /// [`ConfigError::Malformed`] for text that is not YAML, or that has a duplicate key.
 pub fn values(text: &str) -> Result<Value, ConfigError> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(malformed)
+    serde_saphyr::from_str_with_options::<Node>(text, options()).map(Value::from).map_err(malformed)
 }
 
 /// Reads `T` from `values`, which are all or some of the values in `text`.
@@ -34,12 +35,16 @@ pub fn values(text: &str) -> Result<Value, ConfigError> {
 /// [`ConfigError`] with the path of the first value that does not fit and, if it can be found, its
 /// position in `text`.
 pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigError> {
+    let is_empty = values.is_null();
     serde_path_to_error::deserialize(values).map_err(|error| {
         let (path, reason) = (error.path(), error.inner().to_string());
         let place = place(text, path, reason.starts_with("unknown field"))
             .map(|place| format!(" at {place}"))
             .unwrap_or_default();
         let name = path.to_string();
+        if is_empty {
+            return ConfigError::malformed(".", reason.replacen("invalid type: null", "the text is empty", 1));
+        }
         if reason.starts_with("invalid type: null") && is_service(path) {
             let allowed = format!("a mapping, {{}} for the defaults{place}");
             return ConfigError::out_of_range(name, "null", allowed);
@@ -69,8 +74,8 @@ fn number_for_text(reason: &str) -> Option<&str> {
 /// # Errors
 /// [`ConfigError::Malformed`] for text that is not YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>, ConfigError> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options()).map_err(malformed)?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    let documents: Vec<Node> = serde_saphyr::from_multiple_with_options(text, options()).map_err(malformed)?;
+    Ok(documents.into_iter().map(Value::from).filter(|document| !document.is_null()).collect())
 }
 
 fn malformed(error: serde_saphyr::Error) -> ConfigError {
@@ -103,7 +108,7 @@ fn place(text: &str, path: &Path, named: bool) -> Option<String> {
             (Segment::Seq { index }, Node::Sequence(values)) => values.into_iter().nth(*index)?,
             _ => break,
         };
-        if !named && !matches!(value, Node::Null) {
+        if !named && !matches!(value, Node::Scalar(Value::Null)) {
             at = referenced;
         }
         node = value;
@@ -111,12 +116,21 @@ fn place(text: &str, path: &Path, named: bool) -> Option<String> {
     Some(format!("line {}, column {}", at.line(), at.column()))
 }
 
-/// A YAML tree that keeps only positions.
+/// A YAML tree with positions. A mapping has each key once: to the parser, `80` and `"80"` differ.
 enum Node {
     Mapping(Vec<(Spanned<String>, Spanned<Node>)>),
     Sequence(Vec<Spanned<Node>>),
-    Null,
-    Scalar,
+    Scalar(Value),
+}
+
+impl From<Node> for Value {
+    fn from(node: Node) -> Self {
+        match node {
+            Node::Mapping(all) => all.into_iter().map(|(name, node)| (name.value, Self::from(node.value))).collect(),
+            Node::Sequence(all) => all.into_iter().map(|node| Self::from(node.value)).collect(),
+            Node::Scalar(value) => value,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Node {
@@ -127,6 +141,15 @@ impl<'de> Deserialize<'de> for Node {
 
 struct Nodes;
 
+/// Takes these kinds of scalars.
+macro_rules! scalars {
+    ($($visit:ident: $kind:ty,)*) => {
+        $(fn $visit<E>(self, value: $kind) -> Result<Node, E> {
+            Ok(Node::Scalar(value.into()))
+        })*
+    };
+}
+
 impl<'de> Visitor<'de> for Nodes {
     type Value = Node;
 
@@ -135,9 +158,14 @@ impl<'de> Visitor<'de> for Nodes {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
+        let (mut entries, mut names) = (Vec::new(), HashSet::new());
+        while let Some((name, value)) = map.next_entry::<Spanned<String>, _>()? {
+            if !names.insert(name.value.clone()) {
+                let (line, column) = (name.referenced.line(), name.referenced.column());
+                let twice = format_args!("duplicate mapping key: {} at line {line}, column {column}", name.value);
+                return Err(A::Error::custom(twice));
+            }
+            entries.push((name, value));
         }
         Ok(Node::Mapping(entries))
     }
@@ -151,34 +179,8 @@ impl<'de> Visitor<'de> for Nodes {
     }
 
     fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+        Ok(Node::Scalar(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
+    scalars! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str, }
 }

@@ -3,6 +3,12 @@
 //! `collect` sorts the entries of a `BTreeMap` or `BTreeSet` first, and each type of entry brings
 //! some 8 kB of sorting into the module. Here they are inserted one by one.
 
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
+use std::marker::PhantomData;
+
 /// A map or set of these entries.
 pub fn inserted<C: Default + Extend<T>, T>(entries: impl IntoIterator<Item = T>) -> C {
     let mut all = C::default();
@@ -22,10 +28,43 @@ pub fn try_inserted<C: Default + Extend<T>, T, E>(entries: impl IntoIterator<Ite
     Ok(all)
 }
 
+/// Reads a map; a key that comes twice is refused. serde would take the last one.
+///
+/// # Errors
+/// Those of its keys and values, and a key that comes twice.
+pub fn once<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Deserialize<'de> + Ord + Display,
+    V: Deserialize<'de>,
+{
+    deserializer.deserialize_map(Once(PhantomData))
+}
+
+struct Once<K, V>(PhantomData<(K, V)>);
+
+impl<'de, K: Deserialize<'de> + Ord + Display, V: Deserialize<'de>> Visitor<'de> for Once<K, V> {
+    type Value = BTreeMap<K, V>;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some(key) = map.next_key::<K>()? {
+            if all.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
+            }
+            all.insert(key, map.next_value()?);
+        }
+        Ok(all)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn holds_all_entries_or_the_first_error() {

@@ -258,10 +258,14 @@ impl CpuApp {
     /// Looks for foreign writes and bursts, and applies a limit that has changed.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         self.groups.check(node, now);
-        let members = self.groups.members.iter().filter(|(_, member)| member.is_managed());
-        let with_burst = members.filter(|(_, member)| member.group.burst().is_ok_and(|burst| burst > 0));
-        for id in with_burst.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.let_go(node, now, &id);
+        // A container with a burst is never throttled, so it would keep all that it was granted.
+        // The kernel also refuses quotas below the burst.
+        let burst: Vec<Id> = self.groups.members.keys().filter(|id| self.groups.has_burst(id)).cloned().collect();
+        for id in &burst {
+            if let Some(member) = self.groups.members.get(id) {
+                node.tally.error(tally::BURST, &member.path.display());
+            }
+            self.lose(node, now, id);
         }
         // With a lease, each step applies the limit.
         if self.lease.is_some() {
@@ -308,16 +312,6 @@ impl CpuApp {
                 self.change(node, time, id, to);
             }
         }
-    }
-
-    /// Leaves a container alone that has a burst: never throttled, it would keep all that it was
-    /// granted, and the kernel refuses quotas below the burst. Its part of the limit returns to the
-    /// others, each of which may have its original again.
-    fn let_go(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        if let Some(member) = self.groups.members.get(id) {
-            node.tally.error(tally::BURST, &member.path.display());
-        }
-        self.lose(node, now, id);
     }
 
     fn change(&mut self, node: &mut Node, now: Duration, id: &Id, to: Bandwidth) {

@@ -50,6 +50,13 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.pods.iter().map(|(uid, pod)| (uid, &pod.group))
     }
 
+    /// Whether a container or its pod may save unused CPU for later.
+    pub(super) fn has_burst(&self, id: &Id) -> bool {
+        let member = self.members.get(id).map(|member| &member.group);
+        let pod = self.pods.get(&id.uid).map(|pod| &pod.group);
+        member.into_iter().chain(pod).any(|group| group.burst().is_ok_and(|burst| burst > 0))
+    }
+
     /// Takes the files' present content as written.
     pub(super) fn refresh(&mut self) {
         let members = self.members.values_mut().map(|member| (&member.group, &mut member.written));
@@ -293,7 +300,10 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
             pod.adopt(of_pod);
             S::of_mut(&mut node.state).replace(&pod.path, pod.original);
         }
-        let target = for_pod(&self.members, pod, id, to);
+        let mut target = for_pod(&self.members, pod, id, to);
+        if pod.written.is_above(target) {
+            target = target.possible(&pod.group);
+        }
         if target.is_above(pod.written) {
             node.set(&pod.group, &mut pod.written, target)?;
         }
@@ -319,7 +329,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         let _ = self.is_ours(node, now, id);
         let Some(member) = self.members.get(id) else { return };
         let changed = node.enforcing && S::of(&node.state).has(&member.path);
-        let put_back = if changed { self.write(node, id, member.original) } else { Ok(()) };
+        let to = member.original.possible(&member.group);
+        let put_back = if changed { self.write(node, id, to) } else { Ok(()) };
         let member = self.members.remove(id);
         let done = match put_back {
             Err(error) if !error.is_gone() => {
@@ -330,7 +341,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         };
         let originals = S::of_mut(&mut node.state);
         // What could not be restored stays in the file.
-        if let Some(member) = member.filter(|_| done) {
+        if let Some(member) = member.filter(|member| done && member.written == member.original) {
             originals.forget(&member.path);
         }
         if !self.members.keys().any(|other| other.uid == id.uid)

@@ -194,13 +194,13 @@ impl Agent {
         }
         // A quota that could not be put back may have grown under a lease.
         let kept = || if self.node.enforcing { cpu.paths() } else { BTreeSet::new() };
-        leases.settle(uses, || <Bandwidth as Kept>::of(&self.node.state).has_others(&kept()));
+        leases.settle(uses, || <Bandwidth as Kept>::of(&self.node.state).has_others(&self.node.tree, &kept()));
     }
 
     /// Restores what an earlier agent has changed and this one does not manage.
     fn put_back_others(&mut self) {
         let kept = if self.node.enforcing { self.apps.paths() } else { KeptGroups::default() };
-        if self.node.state.has_others(&kept) {
+        if self.node.state.has_others(&self.node.tree, &kept) {
             let errors = self.node.state.restore(&self.node.tree, &kept);
             self.ended(&errors);
             if !self.node.enforcing {

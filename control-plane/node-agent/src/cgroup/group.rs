@@ -66,8 +66,8 @@ impl Group {
             Files::V1 { .. } => "cpu.cfs_burst_us",
             Files::V2 { .. } => "cpu.max.burst",
         };
-        match Kept::new(self.path.join(file)).read() {
-            Ok(text) => Ok(text.trim().parse().unwrap_or(u64::MAX)),
+        match Kept::new(self.path.join(file)).parse("microseconds", |text| text.trim().parse().ok()) {
+            Ok(burst) => Ok(burst),
             // Older kernels do not have the file. Reading the quota shows if the group is gone.
             Err(error) if error.is_gone() => Ok(0),
             Err(error) => Err(error),

@@ -333,6 +333,8 @@ fn a_container_that_gets_a_burst_leaves_and_the_other_one_has_its_own() {
     stand.until("the other one has its own", |stand| quota(&stand.idle) >= OWN * 19 / 20);
     assert!(quota(&stand.idle) <= OWN, "{:?}", stand.quotas());
     assert_eq!(quota(&stand.busy), burst, "as little as the kernel allows");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(stand.metric(r#"bloc_node_errors_total{kind="write"}"#).unwrap_or(0.0), 0.0, "{}", stand.log());
     fs::write(stand.busy.path().join(file), "0").unwrap();
     send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success());

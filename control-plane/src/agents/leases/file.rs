@@ -6,12 +6,13 @@
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use bloc_daemon::file::replace_on_disk;
 use bloc_daemon::ranges::app;
+use bloc_daemon::watched;
 use bloc_leases::Record;
 use bloc_policy::config::ConfigError;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::spawn_blocking;
@@ -45,8 +46,10 @@ impl FileLeases {
     /// # Errors
     /// If it cannot be read or used.
     pub fn open(path: PathBuf) -> Result<Self, OpenError> {
-        let records = match std::fs::read(&path) {
-            Ok(text) => read(&text).map_err(|reason| OpenError::Content(path.clone(), reason))?,
+        let mut text = Vec::new();
+        let done = watched::open(&path).and_then(|mut file| file.read_to_end(&mut text));
+        let records = match done {
+            Ok(_) => read(&text).map_err(|reason| OpenError::Content(path.clone(), reason))?,
             Err(error) if error.kind() == ErrorKind::NotFound => Records::new(),
             Err(error) => return Err(OpenError::Read(path, error)),
         };

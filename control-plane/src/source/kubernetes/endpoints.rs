@@ -1,7 +1,7 @@
 //! The addresses of a Service, from its EndpointSlices.
 //!
 //! - An endpoint takes requests when it is `ready` (the default). If none is, those that are
-//!   `terminating` and still `serving` do, as in kube-proxy.
+//!   `terminating` and still `serving` (the default, too) do, as in kube-proxy.
 //! - A slice has target ports; a port of the Service finds its target by name. Only TCP counts.
 //! - For a dual-stack Service only the first family counts. The other has the same pods, and Envoy
 //!   knows a pod by one address.
@@ -70,7 +70,7 @@ impl Slice {
         for endpoint in slice.endpoints.unwrap_or_default() {
             let conditions = endpoint.conditions.unwrap_or_default();
             let ready = conditions.ready.unwrap_or(true);
-            let draining = conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(ready);
+            let draining = conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(true);
             // All addresses of an endpoint are the same server; consumers should use the first.
             let address = endpoint.addresses.first().and_then(|address| address.parse().ok());
             match address {
@@ -156,6 +156,9 @@ mod tests {
         assert_eq!(got, [(80, vec!["10.0.0.1:8080".into(), "10.0.0.4:8080".into()])]);
         let got = addresses(&service, &[slice("IPv4", web(), &endpoints[1..3])]);
         assert_eq!(got, [(80, vec!["10.0.0.3:8080".into()])], "a terminating server if no other is ready");
+        let absent = [("10.0.0.5", json!({"ready": false, "terminating": true}))];
+        let got = addresses(&service, &[slice("IPv4", web(), &absent)]);
+        assert_eq!(got, [(80, vec!["10.0.0.5:8080".into()])], "it is not said whether it serves");
         assert_eq!(addresses(&service, &[]), [(80, vec![])]);
     }
 

@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{Kind, Reach, Store};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::{Api, Client, Config, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -25,23 +25,10 @@ use tokio::time::{Instant, sleep};
 /// How long events are gathered: they come in bursts (a rollout, a restart of the API server), and
 /// a change may take a second.
 const SETTLE: Duration = Duration::from_millis(20);
+/// The most such intervals for one batch, so that changes wait at most 100 ms.
+const MOST_SETTLES: usize = 5;
 /// The most readings waiting to be processed; beyond that, the watches wait.
 const BACKLOG: usize = 1_024;
-
-/// A connection to the API server is given up after this silence: longer than the one after which a
-/// watch lists again.
-const SILENCE: Duration = Duration::from_secs(150);
-
-/// A client for a source.
-///
-/// # Errors
-/// If no client can be made from `config`.
-pub fn client(mut config: Config) -> Result<Client, kube::Error> {
-    config.read_timeout = Some(SILENCE);
-    // The watches have their own pauses, and failures must be visible.
-    config.default_retry = false;
-    Client::try_from(config)
-}
 
 /// The services of a cluster.
 pub struct KubernetesSource {
@@ -87,10 +74,7 @@ impl KubernetesSource {
                     if count == 0 {
                         return;
                     }
-                    sleep(SETTLE).await;
-                    while let Ok(reading) = readings.try_recv() {
-                        batch.push(reading);
-                    }
+                    gather(&mut readings, &mut batch).await;
                     self.take(&mut feed, &mut batch, &store, &mut tasks);
                 }
                 Some(_) = tasks.join_next() => {}
@@ -120,6 +104,25 @@ impl KubernetesSource {
             Some(snapshot) => _ = store.publish(snapshot, feed.reach()),
             None if feed.is_synced() => store.advance(feed.reach()),
             None => {}
+        }
+    }
+}
+
+/// Waits for what belongs to the first readings of a batch: for [`SETTLE`], and for as long again
+/// after a slice was deleted, as it may be made again.
+pub(super) async fn gather(
+    readings: &mut mpsc::Receiver<(usize, Reading<Object>)>,
+    batch: &mut Vec<(usize, Reading<Object>)>,
+) {
+    for _ in 0..MOST_SETTLES {
+        let begin = batch.len();
+        sleep(SETTLE).await;
+        while let Ok(reading) = readings.try_recv() {
+            batch.push(reading);
+        }
+        let is_gone = |(place, reading): &(usize, _)| *place == SLICES && matches!(reading, Reading::Deleted { .. });
+        if !batch.iter().skip(begin).any(is_gone) {
+            return;
         }
     }
 }
@@ -319,7 +322,9 @@ impl Feed {
 
     fn put_map(&mut self, key: Key, map: &ConfigMap) -> bool {
         let created = map.creation_timestamp().map_or(0, |time| time.0.as_second());
-        let (scope, object) = (self.cluster.scope(&key.0), map.object_ref(&()));
+        let scope = self.cluster.scope(&key.0);
+        // kube leaves the revision out. Each refused revision gets an Event of its own.
+        let object = ObjectReference { resource_version: map.resource_version(), ..map.object_ref(&()) };
         let uid = object.uid.clone().unwrap_or_default();
         let (spec, problem) = match PolicySpec::read(map, scope) {
             Ok(spec) => (Some(Arc::new(spec)), None),

@@ -10,9 +10,10 @@
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
 //! Four [watches](watch) feed one [picture of the cluster](cluster). An event is published after
-//! 20 ms and the time to compute the services that it concerns. Nothing is published before all
-//! lists are complete. After that, the known state stays in force while the API is unreachable.
+//! 20 to 100 ms and the time to compute the services that it concerns. Nothing is published before
+//! all lists are complete. After that, the known state stays in force while the API is unreachable.
 
+mod client;
 mod cluster;
 mod copies;
 mod endpoints;
@@ -24,5 +25,6 @@ mod routes;
 mod tests;
 pub(crate) mod watch;
 
-pub use feed::{KubernetesSource, client};
+pub use client::client;
+pub use feed::KubernetesSource;
 pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope, crowded};

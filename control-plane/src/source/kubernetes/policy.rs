@@ -36,7 +36,7 @@ pub const ALL: &str = "*";
 
 /// Parameters, as written in `services.yaml` of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct PolicySpec {
     /// For every service that is managed.
     #[serde(default)]

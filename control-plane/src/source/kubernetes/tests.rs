@@ -2,13 +2,15 @@
 
 use super::copies::Due;
 use super::endpoints::Slice;
-use super::feed::{Feed, Object, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
+use super::feed::{Feed, Object, POLICIES, ROUTES, SERVICES, SLICES, Verdict, gather};
 use super::policy::KEY;
 use super::routes::Rules;
 use super::watch::Reading;
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 /// A cluster in which each event has the next revision.
 struct World {
@@ -54,6 +56,25 @@ fn policy(path: &str, created: &str, services: &str) -> Named {
         json!({"namespace": namespace, "name": name, "creationTimestamp": created, "resourceVersion": services});
     let map = json!({"metadata": metadata, "data": {KEY: services}});
     (named(path), Object::Policy(Box::new(serde_json::from_value(map).unwrap())))
+}
+
+fn revised(revision: u64, services: &str) -> Named {
+    let (key, object) = policy("shop/bloc", NOON, services);
+    let Object::Policy(mut map) = object else { unreachable!() };
+    map.metadata.resource_version = Some(revision.to_string());
+    (key, Object::Policy(map))
+}
+
+/// The last good content of `shop/bloc`, of this revision.
+fn copy(revision: u64, services: &str) -> Named {
+    let annotations =
+        json!({"bloc.dev/of": "shop/bloc", "bloc.dev/uid": "", "bloc.dev/revision": revision.to_string()});
+    let metadata = json!({
+        "namespace": "bloc-system", "name": "last-good.shop.bloc", "labels": {"bloc.dev/policy": "last-good"},
+        "annotations": annotations,
+    });
+    let map = json!({"metadata": metadata, "data": {KEY: services}});
+    (named("bloc-system/last-good.shop.bloc"), Object::Policy(Box::new(serde_json::from_value(map).unwrap())))
 }
 
 const MORNING: &str = "2026-11-20T08:00:00Z";
@@ -308,24 +329,17 @@ fn a_new_replica_uses_the_last_good_copy_of_a_bad_config_map() {
     let mut old = World::new();
     old.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
     assert_eq!(old.feed.due().len(), 1);
-    let copy = json!({
-        "metadata": {
-            "namespace": "bloc-system", "name": "last-good.shop.bloc", "labels": {"bloc.dev/policy": "last-good"},
-            "annotations": {"bloc.dev/of": "shop/bloc", "bloc.dev/uid": "", "bloc.dev/revision": "4"},
-        },
-        "data": {KEY: "services: {a: {retries: 1}}"},
-    });
-    let copy = || Object::Policy(Box::new(serde_json::from_value(copy.clone()).unwrap()));
+    let copy = || copy(4, "services: {a: {retries: 1}}");
     let bad = || policy("shop/bloc", NOON, "services: {a: {retries: 11}}");
     let mut new = World::new();
-    new.list(POLICIES, vec![bad(), (named("bloc-system/last-good.shop.bloc"), copy())]);
+    new.list(POLICIES, vec![bad(), copy()]);
     assert_eq!((new.of("a.shop").0, new.verdicts().len()), (Some(1), 1));
     assert!(new.feed.due().is_empty());
-    new.list(POLICIES, vec![(named("bloc-system/last-good.shop.bloc"), copy())]);
+    new.list(POLICIES, vec![copy()]);
     assert!(new.names().is_empty(), "the original is gone");
     assert_eq!(new.feed.due().len(), 1, "its copy is deleted too");
     let mut forged = World::new();
-    forged.list(POLICIES, vec![bad(), (named("bank/last-good.shop.bloc"), copy())]);
+    forged.list(POLICIES, vec![bad(), (named("bank/last-good.shop.bloc"), copy().1)]);
     assert!(forged.names().is_empty(), "a copy of another namespace");
 }
 
@@ -346,15 +360,7 @@ fn keeps_a_copy_of_the_config_map_in_force_only() {
         world.apply(policy(&format!("shop/surplus-{i}"), "2026-11-20T13:00:00Z", "services: {a: {retries: 2}}"));
     }
     assert_eq!(due(&mut world), ["write shop/bloc"]);
-    let copy = json!({
-        "metadata": {
-            "namespace": "bloc-system", "name": "last-good.shop.bloc", "labels": {"bloc.dev/policy": "last-good"},
-            "annotations": {"bloc.dev/of": "shop/bloc", "bloc.dev/uid": "", "bloc.dev/revision": "4"},
-        },
-        "data": {KEY: "services: {a: {retries: 1}}"},
-    });
-    let copy = Object::Policy(Box::new(serde_json::from_value(copy).unwrap()));
-    world.apply((named("bloc-system/last-good.shop.bloc"), copy));
+    world.apply(copy(4, "services: {a: {retries: 1}}"));
     assert!(due(&mut world).is_empty());
     world.apply(policy("shop/older", MORNING, "services: {a: {retries: 3}}"));
     assert_eq!(due(&mut world), ["write shop/older", "delete last-good.shop.bloc"]);
@@ -364,4 +370,59 @@ fn keeps_a_copy_of_the_config_map_in_force_only() {
     assert!(due(&mut world).is_empty());
     world.delete(POLICIES, "shop/older");
     assert_eq!(due(&mut world), ["write shop/bloc"]);
+}
+
+#[test]
+fn each_refused_revision_is_reported_by_its_number() {
+    let mut feed = World::new().feed;
+    let mut refused = Vec::new();
+    for (revision, retries) in [(5, 11), (6, 1), (7, 11), (8, 11)] {
+        let (key, object) = revised(revision, &format!("services: {{a: {{retries: {retries}}}}}"));
+        for verdict in feed.read(POLICIES, Reading::Applied { key, object, revision }, Instant::now()) {
+            if let Verdict::Refused { object, .. } = verdict {
+                refused.push(object.resource_version.unwrap());
+            }
+        }
+    }
+    assert_eq!(refused, ["5", "7", "8"]);
+}
+
+#[test]
+fn a_copy_is_not_replaced_by_an_older_revision_unless_etcd_was_restored() {
+    let mut world = World::new();
+    let [one, two] = [1, 2].map(|retries| format!("services: {{a: {{retries: {retries}}}}}"));
+    world.list(POLICIES, vec![revised(900, &two), copy(900, &two)]);
+    world.apply(revised(899, &one));
+    assert!(due(&mut world).is_empty(), "another replica has read more");
+    world.list(POLICIES, vec![revised(40, &one), copy(40, &one)]);
+    assert!(due(&mut world).is_empty());
+    world.apply(revised(42, &two));
+    assert_eq!(due(&mut world), ["write shop/bloc"]);
+    // The copy is not in the backup.
+    world.list(POLICIES, vec![revised(40, &one)]);
+    assert_eq!(due(&mut world), ["write shop/bloc"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_is_deleted_and_made_again_is_one_change() {
+    let (sender, mut readings) = mpsc::channel(10);
+    let deleted = |path: &str| Reading::Deleted { key: named(path), revision: 0 };
+    let applied = |(key, object)| Reading::Applied { key, object, revision: 0 };
+    tokio::spawn(async move {
+        sleep(Duration::from_millis(15)).await;
+        sender.send((SLICES, deleted("shop/a-1"))).await.unwrap();
+        sleep(Duration::from_millis(15)).await;
+        sender.send((SLICES, applied(slice("shop/a-2", &["10.0.0.1"])))).await.unwrap();
+        loop {
+            sleep(Duration::from_millis(19)).await;
+            sender.send((SLICES, deleted("shop/b-1"))).await.unwrap();
+        }
+    });
+    let start = Instant::now();
+    let mut batch = vec![(SLICES, applied(slice("bank/c-1", &["10.0.0.3"])))];
+    gather(&mut readings, &mut batch).await;
+    assert!(matches!(batch.get(2), Some((_, Reading::Applied { .. }))), "{batch:?}");
+    assert_eq!(start.elapsed().as_millis(), 40);
+    gather(&mut readings, &mut batch).await;
+    assert_eq!(start.elapsed().as_millis(), 140, "slices that come and go hold up others for 100 ms at most");
 }

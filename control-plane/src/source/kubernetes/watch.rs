@@ -5,9 +5,12 @@
 //! only when it is complete, so that listing again never shows half of the cluster.
 //!
 //! On failure the known state stays. The next try follows after [`LEAST_PAUSE`] to [`MOST_PAUSE`],
-//! doubled each time, with jitter. A watch that ends or breaks continues where it was. Only 410
-//! (the server has forgotten that revision) and [`SILENCE`] cost a list: after a restore of etcd, a
-//! watch from a later revision never delivers anything.
+//! doubled each time, with jitter, or after the time that `Retry-After` asks for, at most
+//! [`MOST_ASKED`]. A watch that ends or breaks continues where it was. A new list is needed after
+//! 410 (the server has forgotten that revision), if the server has lower revisions when a broken
+//! watch connects again (its etcd was restored), and after [`SILENCE`]: a watch from a revision
+//! that etcd has not reached never delivers anything. Lists after 410 pause as after failures,
+//! until a watch has lasted.
 
 use crate::metrics::Metrics;
 use futures_util::StreamExt;
@@ -25,8 +28,12 @@ const LEAST_PAUSE: Duration = Duration::from_millis(200);
 /// A recovered API server must be noticed soon. Two replicas with five watches each do not overload
 /// it.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause that the API server may ask for.
+const MOST_ASKED: Duration = Duration::from_secs(120);
 /// How long one watch lasts, in seconds.
 const WATCH_SECONDS: u32 = 280;
+/// A watch that has ended before this has broken.
+const WATCH: Duration = Duration::from_secs(WATCH_SECONDS as u64 - 10);
 /// Objects in a page of a list. A slice of 100 endpoints takes some 20 KiB.
 const PAGE: u32 = 500;
 /// How long a kind of object, or the right to read it, must be missing before its objects count as
@@ -78,9 +85,10 @@ pub struct Watch<K, O> {
 enum End {
     /// The server closed it: continue from the last revision.
     Closed,
-    Stale,
-    /// The server lacks the kind, or does not let us read it.
-    Withheld,
+    /// No events for too long.
+    Silent,
+    /// The server has forgotten the revision, lacks the kind, or does not let us read it.
+    Stale(Error),
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 'static> Watch<K, O> {
@@ -93,9 +101,17 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
             let begun = Instant::now();
             match self.list().await {
                 Ok((objects, revision, newest)) => {
-                    (failures, withheld, read) = (0, None, true);
+                    (withheld, read) = (None, true);
                     self.send(Reading::Listed { objects, revision, newest }).await;
-                    self.follow(revision).await;
+                    let listed = Instant::now();
+                    let stale = self.follow(revision).await;
+                    // Otherwise it has failed, whatever it told before.
+                    if listed.elapsed() > MOST_PAUSE {
+                        failures = 0;
+                    }
+                    if let Some(error) = stale {
+                        _ = self.pause("watch", &error, &mut failures).await;
+                    }
                 }
                 Err(error) if self.is_withheld(&error) => {
                     let lasting = if read { LASTING } else { 3 * LASTING };
@@ -110,7 +126,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
                     }
                     sleep(if lasts { MOST_PAUSE } else { WITHHELD_PAUSE }).await;
                 }
-                Err(error) => self.pause("list", &error, &mut failures).await,
+                Err(error) => _ = self.pause("list", &error, &mut failures).await,
             }
         }
     }
@@ -135,27 +151,53 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
         }
     }
 
-    /// Reports what happens after `revision`, until a new list is needed.
-    async fn follow(&self, mut revision: u64) {
-        let (mut failures, mut heard) = (0, Instant::now());
+    /// Reports what happens after `revision`, until a new list is needed. Returns the error if the
+    /// server has forgotten the revision, or gives no objects of this kind any more.
+    async fn follow(&self, mut revision: u64) -> Option<Error> {
+        let (mut failures, mut heard, mut broke) = (0, Instant::now(), false);
         while !self.readings.is_closed() {
+            let checked = if broke { self.is_behind(revision, heard).await } else { Ok(false) };
             let (before, started) = (revision, Instant::now());
-            match self.watch(&mut revision, &mut heard).await {
+            let ended = match checked {
+                Ok(true) => break,
+                Ok(false) => self.watch(&mut revision, &mut heard).await,
+                Err(error) => self.judge(error),
+            };
+            broke = !matches!(&ended, Ok(End::Closed) if started.elapsed() >= WATCH);
+            match ended {
                 Ok(End::Closed) => {
-                    failures = 0;
-                    // Do not spin if the server closes at once.
-                    sleep_until(started + LEAST_PAUSE).await;
+                    // A server that closes at once and tells nothing, again and again, fails.
+                    failures = if broke && revision == before { failures + 1 } else { 0 };
+                    sleep_until(started + backoff(failures)).await;
                 }
-                Ok(End::Stale) => return,
-                Ok(End::Withheld) => return sleep(LEAST_PAUSE).await,
+                Ok(End::Silent) => {
+                    tracing::info!(kind = self.name, "no events for {} s; listing again", SILENCE.as_secs());
+                    break;
+                }
+                Ok(End::Stale(error)) => return Some(error),
                 Err(error) => {
                     if revision > before {
                         failures = 0;
                     }
-                    self.pause("watch", &error, &mut failures).await;
+                    // A silence that the server asks for does not count.
+                    heard += self.pause("watch", &error, &mut failures).await;
                 }
             }
         }
+        None
+    }
+
+    /// Whether the API server has not reached `revision`: after a broken connection, its etcd may
+    /// be another one, restored from a backup. Without an answer, a list has to say.
+    async fn is_behind(&self, revision: u64, heard: Instant) -> Result<bool, Error> {
+        // Any object will do; with the selector, the server might read many to find one.
+        let one = ListParams::default().limit(1);
+        let Ok(page) = timeout_at(heard + SILENCE, self.api.list_metadata(&one)).await else { return Ok(true) };
+        let behind = number(page?.metadata.resource_version.as_deref()) < revision;
+        if behind {
+            tracing::warn!(kind = self.name, "the API server has lower revisions than before; listing again");
+        }
+        Ok(behind)
     }
 
     async fn watch(&self, revision: &mut u64, heard: &mut Instant) -> Result<End, Error> {
@@ -165,10 +207,10 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
         let mut events = match timeout_at(*heard + SILENCE, self.api.watch(&params, &from)).await {
             Ok(Ok(events)) => pin!(events),
             Ok(Err(error)) => return self.judge(error),
-            Err(_) => return Ok(self.is_silent()),
+            Err(_) => return Ok(End::Silent),
         };
         loop {
-            let Ok(event) = timeout_at(*heard + SILENCE, events.next()).await else { return Ok(self.is_silent()) };
+            let Ok(event) = timeout_at(*heard + SILENCE, events.next()).await else { return Ok(End::Silent) };
             let reading = match event {
                 None => return Ok(End::Closed),
                 Some(Err(error)) => return self.judge(error),
@@ -195,21 +237,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
         }
     }
 
-    fn is_silent(&self) -> End {
-        tracing::info!(kind = self.name, "no events for {} s; listing again", SILENCE.as_secs());
-        End::Stale
-    }
-
-    /// 410 means that the server has forgotten the revision.
     fn judge(&self, error: Error) -> Result<End, Error> {
-        match error {
-            error if self.is_withheld(&error) => Ok(End::Withheld),
-            Error::Api(status) if status.code == 410 => {
-                tracing::info!(kind = self.name, "the watch is too old, listing anew");
-                Ok(End::Stale)
-            }
-            error => Err(error),
-        }
+        if self.is_withheld(&error) || has_code(&error, 410) { Ok(End::Stale(error)) } else { Err(error) }
     }
 
     fn is_withheld(&self, error: &Error) -> bool {
@@ -224,14 +253,28 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 
         let _ = self.readings.send((self.place, reading)).await;
     }
 
-    async fn pause(&self, what: &'static str, error: &Error, failures: &mut u32) {
+    /// Pauses after a failure. Returns the pause that the server asked for, zero if for none.
+    async fn pause(&self, what: &'static str, error: &Error, failures: &mut u32) -> Duration {
         self.metrics.count_watch_error(self.name);
-        let pause = LEAST_PAUSE.saturating_mul(1 << (*failures).min(10)).min(MOST_PAUSE);
-        let pause = pause.mul_f64(0.5 + 0.5 * fastrand::f64());
+        let asked = asked(error);
+        let pause =
+            backoff(*failures).mul_f64(0.5 + 0.5 * fastrand::f64()).max(asked.mul_f64(1.0 + 0.2 * fastrand::f64()));
         *failures = failures.saturating_add(1);
         tracing::warn!(kind = self.name, what, %error, "request to the Kubernetes API failed; the last good state stays, next try in {} ms", pause.as_millis());
         sleep(pause).await;
+        asked
     }
+}
+
+fn backoff(failures: u32) -> Duration {
+    LEAST_PAUSE.saturating_mul(1 << failures.min(10)).min(MOST_PAUSE)
+}
+
+/// The pause that the server asks for.
+fn asked(error: &Error) -> Duration {
+    let Error::Api(status) = error else { return Duration::ZERO };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    Duration::from_secs(seconds.into()).min(MOST_ASKED)
 }
 
 fn has_code(error: &Error, code: u16) -> bool {
@@ -255,22 +298,33 @@ pub fn number(revision: Option<&str>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::leases::LeaseView;
+    use crate::metrics::LatencyMetrics;
+    use crate::source::kubernetes::client::with_retry_after;
+    use crate::store::Counts;
     use axum::body::Body;
     use axum::extract::Query;
+    use axum::http::StatusCode;
+    use axum::http::header::RETRY_AFTER;
     use axum::response::{IntoResponse, Response};
     use axum::routing::get;
     use axum::{Json, Router};
     use futures_util::stream;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
-    use std::collections::HashMap;
+    use std::collections::{BTreeMap, HashMap};
     use std::sync::atomic::{AtomicU64, Ordering};
+    use tower::Layer;
+    use tower::util::AndThenLayer;
 
     /// Each list has the next of these revisions. A watch ends after a minute without events; only
     /// the first one sends a bookmark of 901 halfway.
-    fn api(revisions: [u64; 3]) -> Router {
+    fn api(now: u64, revisions: [u64; 3]) -> Router {
         let (lists, watches) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {
+            if query.get("limit").is_some_and(|limit| limit == "1") {
+                return Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": now.to_string()}, "items": []})).into_response();
+            }
             if !query.contains_key("watch") {
                 let revision = revisions[lists.fetch_add(1, Ordering::Relaxed) as usize].to_string();
                 let metadata = json!({"resourceVersion": revision});
@@ -291,10 +345,10 @@ mod tests {
         Router::new().route("/api/v1/configmaps", get(answer))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn lists_again_after_a_silence_over_several_watches() {
+    /// The second, the revision and the newest one of each list and bookmark.
+    async fn heard(api: Router) -> [(u64, u64, u64); 4] {
         let (sender, mut readings) = mpsc::channel(10);
-        let client = kube::Client::new(api([900, 8, 9]), "default");
+        let client = kube::Client::new(api, "default");
         let watch = Watch {
             api: Api::<ConfigMap>::all(client),
             name: "configmaps",
@@ -306,17 +360,86 @@ mod tests {
             metrics: Arc::default(),
         };
         let (start, running) = (Instant::now(), tokio::spawn(watch.run()));
-        let mut heard = Vec::new();
-        for _ in 0..4 {
+        let mut heard = [(0, 0, 0); 4];
+        for heard in &mut heard {
             let (_, reading) = readings.recv().await.unwrap();
             let seconds = start.elapsed().as_secs();
-            heard.push(match reading {
+            *heard = match reading {
                 Reading::Listed { revision, newest, .. } => (seconds, revision, newest),
                 Reading::Passed { revision } => (seconds, revision, 0),
                 other => panic!("{other:?}"),
-            });
+            };
         }
-        assert_eq!(heard, [(0, 900, 7), (30, 901, 0), (150, 8, 7), (270, 9, 7)]);
         running.abort();
+        heard
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_again_after_a_silence_over_several_watches() {
+        assert_eq!(heard(api(1_000, [900, 902, 903])).await, [(0, 900, 7), (30, 901, 0), (150, 902, 7), (270, 903, 7)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_again_at_once_if_the_server_has_lower_revisions() {
+        let heard = heard(api(8, [900, 8, 9])).await;
+        assert_eq!(heard, [(0, 900, 7), (30, 901, 0), (60, 8, 7), (180, 9, 7)]);
+    }
+
+    /// Each list succeeds, and each watch is told 410, by an event or with this header.
+    fn api_that_forgets(retry_after: Option<&'static str>) -> Router {
+        let count = Arc::new(AtomicU64::new(0));
+        let answer = move |Query(query): Query<HashMap<String, String>>| async move {
+            let nth = count.fetch_add(1, Ordering::Relaxed);
+            if !query.contains_key("watch") {
+                let list =
+                    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": []});
+                return Json(list).into_response();
+            }
+            let status =
+                json!({"kind": "Status", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410});
+            match retry_after {
+                Some(seconds) => (StatusCode::GONE, [(RETRY_AFTER, seconds)], Json(status)).into_response(),
+                None if nth % 4 == 1 => (StatusCode::GONE, Json(status)).into_response(),
+                None => format!("{}\n", json!({"type": "ERROR", "object": status})).into_response(),
+            }
+        };
+        Router::new().route("/api/v1/configmaps", get(answer))
+    }
+
+    /// The lists of ten minutes.
+    async fn lists(retry_after: Option<&'static str>) -> (usize, String) {
+        let (sender, mut readings) = mpsc::channel(10);
+        let service = AndThenLayer::new(with_retry_after).layer(api_that_forgets(retry_after));
+        let metrics = Arc::new(Metrics::default());
+        let watch = Watch {
+            api: Api::<ConfigMap>::all(kube::Client::new(service, "default")),
+            name: "configmaps",
+            selector: None,
+            place: 0,
+            optional: false,
+            reduce: |_| Some(()),
+            readings: sender,
+            metrics: Arc::clone(&metrics),
+        };
+        let (end, running) = (Instant::now() + Duration::from_secs(600), tokio::spawn(watch.run()));
+        let mut count = 0;
+        while let Ok(Some(_)) = timeout_at(end, readings.recv()).await {
+            count += 1;
+        }
+        running.abort();
+        let text =
+            metrics.encode(Counts::default(), &BTreeMap::new(), LatencyMetrics::default(), &LeaseView::default());
+        let errors =
+            text.unwrap().lines().find(|line| line.starts_with("bloc_kubernetes_watch_errors")).map(str::to_owned);
+        (count, errors.unwrap_or_default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_are_forgotten_at_once_have_pauses_between_them() {
+        let (count, errors) = lists(None).await;
+        assert!((120..=250).contains(&count), "{count} lists");
+        assert!(errors.ends_with(&format!(" {count}")), "{errors} of {count}");
+        assert!((9..=11).contains(&lists(Some("60")).await.0), "Retry-After");
+        assert!((5..=6).contains(&lists(Some("100000")).await.0), "it asks for too much");
     }
 }

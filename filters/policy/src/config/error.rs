@@ -1,12 +1,13 @@
 //! Errors about values that cannot be used.
 
 use serde::de::DeserializeOwned;
+use std::fmt::{Display, Formatter, Write};
 
 /// A value that cannot be used: where it is, what it is and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The value was read, but lies outside its range.
-    #[error("{path}: {value} is not allowed; allowed: {allowed}")]
+    #[error("{}: {} is not allowed; allowed: {allowed}", Shown(path), Shown(value))]
     OutOfRange {
         /// Where the value is, such as `services.backend.retries`.
         path: String,
@@ -16,13 +17,39 @@ pub enum ConfigError {
         allowed: String,
     },
     /// The text does not fit the schema (a wrong type, an unknown field, broken syntax).
-    #[error("{path}: {reason}")]
+    #[error("{}: {}", Shown(path), Shown(reason))]
     Malformed {
         /// Where reading stopped, such as `services.backend.capacity`.
         path: String,
         /// What serde says, the allowed fields or types included.
         reason: String,
     },
+}
+
+/// Text of whoever wrote the configuration, as it fits a line of a log.
+struct Shown<'a>(&'a str);
+
+/// The longest such text, in characters. A longer one loses its middle.
+const MOST: usize = 1_000;
+/// What is left of it at either end.
+const END: usize = 200;
+
+impl Display for Shown<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        let length = self.0.chars().count();
+        for (nth, character) in self.0.chars().enumerate() {
+            if length > MOST && nth == END {
+                formatter.write_str("…")?;
+            }
+            match character {
+                _ if length > MOST && (END..length - END).contains(&nth) => {}
+                '\n' => formatter.write_str("\\n")?,
+                _ if character.is_control() => formatter.write_char('?')?,
+                _ => formatter.write_char(character)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl ConfigError {
@@ -67,5 +94,19 @@ mod tests {
             let error = ConfigError::out_of_range(path.to_owned(), 7, "0 to 5").under("services");
             assert_eq!(error.to_string(), format!("{expected}: 7 is not allowed; allowed: 0 to 5"));
         }
+    }
+
+    #[test]
+    fn text_of_the_configuration_fits_a_line() {
+        let of = |path: &str, reason: &str| ConfigError::malformed(path, reason).to_string();
+        assert_eq!(of("a\nb\tc", "é `\n`"), "a\\nb?c: é `\\n`");
+        assert_eq!(of("", &"é".repeat(1_000)).chars().count(), 1_002);
+        let long = "a".repeat(999) + "z" + &"é".repeat(69_000);
+        let (a, e) = ("a".repeat(200), "é".repeat(200));
+        assert_eq!(of(&long, "r"), format!("{a}…{e}: r"));
+        assert_eq!(
+            ConfigError::out_of_range(long.clone(), long, "7").to_string(),
+            format!("{a}…{e}: {a}…{e} is not allowed; allowed: 7")
+        );
     }
 }

@@ -4,6 +4,7 @@ use super::duration::duration;
 use super::error::ConfigError;
 use super::service::{ServiceSpec, Services, ServicesSpec};
 use crate::features::{self, Feature};
+use crate::inserted::once;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -12,20 +13,20 @@ use std::time::Duration;
 /// The plugin configuration as written; everything is optional.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct PluginSpec {
     /// Inbound: the service that this proxy stands in front of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     /// Parameters in force as long as the control plane gives no others.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
     pub services: BTreeMap<String, ServiceSpec>,
     /// Where to ask for parameters; absent: the proxy asks nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
     /// A plugin configuration for modules with a feature, by the name of the feature. Its values
     /// replace those outside. Modules without the feature do not read it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, serde_json::Value>"))]
     pub with: BTreeMap<String, Box<RawValue>>,
 }
@@ -33,7 +34,7 @@ pub struct PluginSpec {
 /// How to reach the control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct ControlPlaneSpec {
     /// Envoy's cluster of the control plane.
     pub cluster: String,

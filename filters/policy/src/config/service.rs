@@ -13,7 +13,7 @@ use super::duration::{HOUR, MILLISECOND, duration};
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;
-use crate::inserted::{inserted, try_inserted};
+use crate::inserted::{inserted, once, try_inserted};
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The parameters of a service as written by the user; absent fields take their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct ServiceSpec {
     /// How senders choose; default `bloc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct ServiceSpec {
     pub route_retries: Option<i64>,
     /// The same for routes of VirtualServices, by `namespace/name`; 0 to 100. Default: what
     /// the control plane finds in Kubernetes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
     pub virtual_service_retries: BTreeMap<String, i64>,
     /// Retries after anything but a rejection, as a share of the requests; 0 to 1, default 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,16 +115,17 @@ pub struct ServiceSpec {
     pub endpoints: Option<Vec<String>>,
     /// Addresses `ip:port` by the port of the service, for clusters whose name contains it; they
     /// have precedence over `endpoints`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
     pub endpoints_by_port: BTreeMap<u16, Vec<String>>,
 }
 
 /// A services file: the specs by the name of the service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
 pub struct ServicesSpec {
     /// The services by name.
+    #[serde(deserialize_with = "once")]
     pub services: BTreeMap<String, ServiceSpec>,
 }
 
@@ -225,8 +226,7 @@ impl ServiceSpec {
             debug_headers: self.debug_headers.unwrap_or(false),
             endpoints: self.endpoints.as_deref().map(|texts| endpoints("endpoints", texts)).transpose()?,
             endpoints_by_port: try_inserted(
-                (self.endpoints_by_port.iter())
-                    .map(|(port, texts)| Ok((*port, endpoints(&format!("endpointsByPort.{port}"), texts)?))),
+                (self.endpoints_by_port.iter()).map(|(port, texts)| Ok((*port, of_port(*port, texts)?))),
             )?,
         })
     }
@@ -286,6 +286,11 @@ impl ServiceSpec {
 
 fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
     text.map(|text| duration(path, Some(text), HOUR, MILLISECOND, HOUR)).transpose()
+}
+
+fn of_port(port: u16, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    let path = format!("endpointsByPort.{port}");
+    if port == 0 { Err(ConfigError::out_of_range(path, 0, "1 to 65535")) } else { endpoints(&path, texts) }
 }
 
 fn endpoints(path: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {

@@ -180,3 +180,23 @@ fn rejects_an_unknown_field_or_a_wrong_type_with_its_path() {
     let estimator = refusal(r#"{"services":{"a":{"capacity":{"estimator":"magic"}}}}"#);
     assert!(estimator.contains("`static`") && estimator.contains("`average`"), "{estimator}");
 }
+
+#[test]
+fn a_key_that_comes_twice_is_refused_with_its_path() {
+    for (json, path) in [
+        (r#"{"services":{"a":{},"a":{}}}"#, "services"),
+        (r#"{"services":{"a":{"endpointsByPort":{"80":[],"80":[]}}}}"#, "services.a.endpointsByPort"),
+        (r#"{"services":{"a":{"virtualServiceRetries":{"s/v":1,"s/v":1}}}}"#, "services.a.virtualServiceRetries"),
+    ] {
+        let refusal = refusal(json);
+        assert!(refusal.starts_with(&format!("{path}: duplicate key `")), "{refusal}");
+    }
+}
+
+#[test]
+fn a_port_is_1_to_65535() {
+    let of = |port: &str| format!(r#"{{"services":{{"a":{{"endpointsByPort":{{"{port}":[]}}}}}}}}"#);
+    let refused = "services.a.endpointsByPort.0: 0 is not allowed; allowed: 1 to 65535";
+    assert_eq!(refusal(&of("0")), refused);
+    assert!(refusal(&of("65536")).starts_with("services.a.endpointsByPort"));
+}

@@ -206,22 +206,27 @@ fn a_group_with_a_burst_is_left_alone() {
 
 #[test]
 fn a_group_that_gets_a_burst_leaves_and_the_others_may_have_their_own() {
-    let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
-    stand.join();
-    stand.load.insert("a", (0.125, 1.0));
-    stand.steps(30);
-    assert!(stand.quotas("a")[0] > 700, "{:?}", stand.quotas("a"));
-    let burst = stand.group("a").join("cpu.max.burst");
-    fs::write(&burst, "60000\n").unwrap();
-    stand.load.insert("a", (0.0, 0.0));
-    stand.load.insert("b", (0.5, 1.0));
-    stand.steps(100);
-    assert!(stand.errors("burst") >= 1);
-    assert_eq!(stand.quotas("a")[0], 500);
-    assert!((490..=500).contains(&stand.quotas("b")[0]), "{:?}", stand.quotas("b"));
-    fs::write(&burst, "0\n").unwrap();
-    stand.steps(12 + JOIN_STEPS + 30);
-    assert!(stand.quotas("b")[0] > 700, "it is back: {:?}", stand.quotas("b"));
+    for of_pod in [false, true] {
+        let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
+        stand.join();
+        stand.load.insert("a", (0.125, 1.0));
+        stand.steps(30);
+        assert!(stand.quotas("a")[0] > 700, "{:?}", stand.quotas("a"));
+        let burst = if of_pod { stand.pod("a") } else { stand.group("a") }.join("cpu.max.burst");
+        fs::write(&burst, "60000\n").unwrap();
+        stand.load.insert("a", (0.0, 0.0));
+        stand.load.insert("b", (0.5, 1.0));
+        stand.steps(100);
+        assert!(stand.errors("burst") >= 1);
+        // As little as the kernel allows.
+        assert_eq!(stand.quotas("a"), if of_pod { [500, 600] } else { [600, 650] });
+        assert!((490..=500).contains(&stand.quotas("b")[0]), "{:?}", stand.quotas("b"));
+        fs::write(&burst, "0\n").unwrap();
+        stand.steps(12 + JOIN_STEPS + 30);
+        assert!(stand.quotas("b")[0] > 700, "it is back: {:?}", stand.quotas("b"));
+        stand.agent.restore();
+        assert_eq!(stand.quotas("a"), [500, 550]);
+    }
 }
 
 /// 1 ms is the kernel's least quota.

@@ -44,7 +44,13 @@ pub enum CapacitySpec {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "CapacitySpec"))]
-#[serde(tag = "estimator", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[serde(
+    tag = "estimator",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields,
+    expecting = "a mapping"
+)]
 enum Written {
     /// A fixed number of requests, or one for each core that the application has.
     Static {
