@@ -54,13 +54,16 @@ async fn exits_on_a_bad_file_of_leases_or_one_that_nobody_would_use() {
     let directory = tempfile::tempdir().unwrap();
     let services = format!("file:{}", file(directory.path(), "good", "services: {a: {}}"));
     let bad = file(directory.path(), "bad", r#"{"shop/checkout":{"nodes":[]}}"#);
-    let needs = format!("--leases {bad} needs --source file:PATH");
-    for (source, reason) in
-        [("kubernetes", &*needs), (&*services, &*format!("{bad}: shop/checkout.nodes: invalid type"))]
-    {
-        let output = run(&["--source", source, "--leases", &bad]).await;
+    let pipe = directory.path().join("pipe").display().to_string();
+    nix::unistd::mkfifo(&*pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (source, leases, reason) in [
+        ("kubernetes", &bad, format!("--leases {bad} needs --source file:PATH")),
+        (&services, &bad, format!("{bad}: shop/checkout.nodes: invalid type")),
+        (&services, &pipe, format!("{pipe}: cannot be read: not a regular file")),
+    ] {
+        let output = run(&["--source", source, "--leases", leases]).await;
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && message.contains(reason), "{message}");
+        assert!(!output.status.success() && message.contains(&reason), "{message}");
     }
 }
 

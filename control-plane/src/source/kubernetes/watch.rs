@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(heard, [(0, 900, 7), (30, 901, 0), (60, 8, 7), (180, 9, 7)]);
     }
 
-    /// Each list succeeds, and each watch is told 410, by an event or with this header.
+    /// Each list succeeds, and each watch gets 410: at once, after an event, or with this header.
     fn api_that_forgets(retry_after: Option<&'static str>) -> Router {
         let count = Arc::new(AtomicU64::new(0));
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {
@@ -400,16 +400,25 @@ mod tests {
             match retry_after {
                 Some(seconds) => (StatusCode::GONE, [(RETRY_AFTER, seconds)], Json(status)).into_response(),
                 None if nth % 4 == 1 => (StatusCode::GONE, Json(status)).into_response(),
-                None => format!("{}\n", json!({"type": "ERROR", "object": status})).into_response(),
+                None => {
+                    let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "b", "resourceVersion": "10"}});
+                    let events =
+                        [json!({"type": "ADDED", "object": object}), json!({"type": "ERROR", "object": status})];
+                    events.map(|event| format!("{event}\n")).concat().into_response()
+                }
             }
         };
         Router::new().route("/api/v1/configmaps", get(answer))
     }
 
-    /// The lists of ten minutes.
+    /// The lists and the counted errors of ten minutes.
     async fn lists(retry_after: Option<&'static str>) -> (usize, String) {
+        lists_of(api_that_forgets(retry_after)).await
+    }
+
+    async fn lists_of(api: Router) -> (usize, String) {
         let (sender, mut readings) = mpsc::channel(10);
-        let service = AndThenLayer::new(with_retry_after).layer(api_that_forgets(retry_after));
+        let service = AndThenLayer::new(with_retry_after).layer(api);
         let metrics = Arc::new(Metrics::default());
         let watch = Watch {
             api: Api::<ConfigMap>::all(kube::Client::new(service, "default")),
@@ -423,8 +432,8 @@ mod tests {
         };
         let (end, running) = (Instant::now() + Duration::from_secs(600), tokio::spawn(watch.run()));
         let mut count = 0;
-        while let Ok(Some(_)) = timeout_at(end, readings.recv()).await {
-            count += 1;
+        while let Ok(Some((_, reading))) = timeout_at(end, readings.recv()).await {
+            count += usize::from(matches!(reading, Reading::Listed { .. }));
         }
         running.abort();
         let text =
@@ -432,6 +441,32 @@ mod tests {
         let errors =
             text.unwrap().lines().find(|line| line.starts_with("bloc_kubernetes_watch_errors")).map(str::to_owned);
         (count, errors.unwrap_or_default())
+    }
+
+    /// The first watch is refused: the API server is busy for 100 s. The next ones end after 30 s
+    /// with a bookmark.
+    fn api_that_is_busy() -> Router {
+        let watches = Arc::new(AtomicU64::new(0));
+        let answer = move |Query(query): Query<HashMap<String, String>>| async move {
+            if !query.contains_key("watch") {
+                let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": (99 + watches.load(Ordering::Relaxed)).to_string()}, "items": []});
+                return Json(list).into_response();
+            }
+            let nth = watches.fetch_add(1, Ordering::Relaxed);
+            if nth == 0 {
+                return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "100")], "busy").into_response();
+            }
+            sleep(Duration::from_secs(30)).await;
+            let metadata = json!({"resourceVersion": (99 + nth).to_string()});
+            let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
+            format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into_response()
+        };
+        Router::new().route("/api/v1/configmaps", get(answer))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_the_server_asks_for_is_no_silence() {
+        assert_eq!(lists_of(api_that_is_busy()).await.0, 1);
     }
 
     #[tokio::test(start_paused = true)]
