@@ -13,6 +13,8 @@
 //! | [`watched`] | reads files again when they change |
 #![allow(missing_docs, reason = "nobody publishes this crate, and most names need no comment")]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub mod cpu;
 pub mod file;
 pub mod options;
@@ -22,3 +24,8 @@ pub mod server;
 pub mod shares;
 pub mod throttle;
 pub mod watched;
+
+/// Locks. After a panic under this lock, the current values serve better than none.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -7,8 +7,9 @@
 //!
 //! Cost: a map access for each part; [`in_the_way`](Shares::in_the_way) visits all callers.
 
+use crate::lock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -88,7 +89,7 @@ impl Shares {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

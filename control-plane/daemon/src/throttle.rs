@@ -1,7 +1,8 @@
 //! Limits repeated log messages.
 
+use crate::lock;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,7 +37,7 @@ impl Throttle {
 
     /// Counts a message. Returns the number of messages if it is due.
     pub fn due(&self, subject: &str, now: Instant) -> Option<u64> {
-        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subjects = lock(&self.subjects);
         let is_old = |seen: &Seen| now.saturating_duration_since(seen.at) >= self.forget;
         if subjects.len() >= MOST_SUBJECTS && !subjects.contains_key(subject) {
             subjects.retain(|_, seen| !is_old(seen));

@@ -1,10 +1,11 @@
 //! Proxies that poll as the filters' agent does, with its pauses and its jitter.
 
+use bloc_daemon::lock;
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::Client;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -64,7 +65,7 @@ impl Fleet {
     }
 
     fn answered(&self) -> MutexGuard<'_, Vec<Instant>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.answers)
     }
 
     async fn run(self: Arc<Self>, proxy: usize) {

@@ -131,10 +131,6 @@ impl Record {
         Part::WHOLE.minus(self.held())
     }
 
-    fn is_full(&self, node: &str) -> bool {
-        self.nodes.entries.len() >= MOST_NODES || self.nodes.bytes + bytes(node) > MOST_BYTES
-    }
-
     /// Updates a node's entry. Returns false if the request is outdated or there is no room.
     pub(crate) fn hear(&mut self, node: &str, life: u64, ask: &Ask) -> bool {
         if life > MOST_COUNT || ask.number > MOST_COUNT {
@@ -142,7 +138,8 @@ impl Record {
         }
         let asks_nothing = ask.is_nothing();
         let Some(known) = self.entry(node).copied() else {
-            if !asks_nothing && !self.is_full(node) {
+            let is_full = self.nodes.entries.len() >= MOST_NODES || self.nodes.bytes + bytes(node) > MOST_BYTES;
+            if !asks_nothing && !is_full {
                 let part = ask.part.min(self.free_part());
                 self.put(node, Entry { life, number: ask.number, part, over: over(ask, part) });
             }

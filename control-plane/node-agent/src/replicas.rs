@@ -1,12 +1,13 @@
 //! The replicas of the control plane, and requests to them.
 
+use bloc_daemon::lock;
 use reqwest::StatusCode;
 use reqwest::redirect::Policy;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
@@ -82,12 +83,8 @@ impl Client {
         Ok(Self { http: http.map_err(|error| error.to_string())?, target, pauses: Mutex::default() })
     }
 
-    fn pauses(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Instant>> {
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn rests(&self, address: SocketAddr) -> bool {
-        self.pauses().get(&address).is_some_and(|until| Instant::now() < *until)
+        lock(&self.pauses).get(&address).is_some_and(|until| Instant::now() < *until)
     }
 
     /// Sends a message, even during a pause. Returns the body of a 200; none for another success.
@@ -124,7 +121,7 @@ impl Client {
             Err(error) if error.is_timeout() => (HANGS, "no answer in time".to_owned()),
             Err(error) => (PAUSE, error.to_string()),
         };
-        let mut pauses = self.pauses();
+        let mut pauses = lock(&self.pauses);
         pauses.retain(|_, until| Instant::now() < *until);
         pauses.insert(address, Instant::now() + pause);
         Err(format!("{address}: {error}"))

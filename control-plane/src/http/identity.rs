@@ -130,7 +130,9 @@ impl Identity {
         // Several header lines are one list, and a quote may span lines.
         let lines = headers.get_all(HEADER).iter().map(|line| line.to_str()).collect::<Result<Vec<_>, _>>();
         let value = lines.map_err(|_| unauthorized("x-forwarded-client-cert is not text"))?.join(",");
-        if !quotes_close(&value) {
+        let mut quotes = Quotes::default();
+        value.chars().for_each(|c| quotes.pass(c));
+        if quotes.open {
             return Err(unauthorized("x-forwarded-client-cert: unclosed quotes"));
         }
         let last = split(&value, ',').last().unwrap_or_default();
@@ -214,13 +216,6 @@ fn split(text: &str, at: char) -> impl Iterator<Item = &str> {
         quotes.pass(c);
         separates
     })
-}
-
-/// Whether all quotes are closed.
-fn quotes_close(text: &str) -> bool {
-    let mut quotes = Quotes::default();
-    text.chars().for_each(|c| quotes.pass(c));
-    !quotes.open
 }
 
 /// Whether a position is inside quotes. A backslash escapes outside quotes too: otherwise an

@@ -53,7 +53,9 @@ impl Edges {
         }
         let calls = Calls::of(&growth.numbers);
         let is_known = self.all.contains_key(&edge);
-        if !is_known && (self.all.len() >= MAX_EDGES || self.of_caller(&edge.0) >= MAX_OF_ONE) {
+        let from = (Arc::clone(&edge.0), Arc::from(""));
+        let of_caller = || self.all.range(from..).take_while(|((of, _), _)| *of == edge.0).take(MAX_OF_ONE).count();
+        if !is_known && (self.all.len() >= MAX_EDGES || of_caller() >= MAX_OF_ONE) {
             self.other.add(calls);
             return;
         }
@@ -65,12 +67,6 @@ impl Edges {
             Some(series) => series.add(calls),
             None => self.other.add(calls),
         }
-    }
-
-    /// How many edges a caller has.
-    fn of_caller(&self, caller: &Arc<str>) -> usize {
-        let from = (Arc::clone(caller), Arc::from(""));
-        self.all.range(from..).take_while(|((of, _), _)| of == caller).take(MAX_OF_ONE).count()
     }
 
     /// Decides which edges have series; if full, forgets those without recent calls.

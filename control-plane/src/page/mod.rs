@@ -30,11 +30,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bloc_daemon::lock;
 use document::Document;
 use samples::Samples;
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -139,9 +140,4 @@ fn answer(value: &impl Serialize, headers: &HeaderMap) -> Response {
         headers.insert(header::ETAG, tag);
     }
     response
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves these values valid: they are only shown, and the next ones replace them.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,8 +10,9 @@ use crate::agents::cpu::Cpus;
 use crate::clock::Clock;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
+use bloc_daemon::lock;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -204,9 +205,7 @@ impl Store {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic under the lock would be a bug in `decide`. The current state serves the mesh
-        // better than none.
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.inner)
     }
 }
 

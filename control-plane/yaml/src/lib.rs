@@ -45,7 +45,9 @@ pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigEr
         if is_empty {
             return ConfigError::malformed(".", reason.replacen("invalid type: null", "the text is empty", 1));
         }
-        if reason.starts_with("invalid type: null") && is_service(path) {
+        let mut segments = path.iter();
+        let is_of_services = matches!(segments.next(), Some(Segment::Map { key }) if key == "services");
+        if reason.starts_with("invalid type: null") && is_of_services && segments.count() == 1 {
             let allowed = format!("a mapping, {{}} for the defaults{place}");
             return ConfigError::out_of_range(name, "null", allowed);
         }
@@ -53,12 +55,6 @@ pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigEr
         let hint = hint.map(|number| format!(" with its unit, such as {number}ms,")).unwrap_or_default();
         ConfigError::malformed(name, format!("{reason}{hint}{place}"))
     })
-}
-
-/// Whether this is the path of a whole service.
-fn is_service(path: &Path) -> bool {
-    let mut segments = path.iter();
-    matches!(segments.next(), Some(Segment::Map { key }) if key == "services") && segments.count() == 1
 }
 
 /// The number that was found where text is expected. All such text except for endpoints is

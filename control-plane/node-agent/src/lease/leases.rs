@@ -1,9 +1,10 @@
 //! What this node holds, shared by the thread that steps and the task that asks.
 
 use super::file::Contents;
+use bloc_daemon::lock;
 use bloc_leases::{Ask, Holder, Lease, Part, Told};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -82,13 +83,9 @@ impl Leases {
         Self { state: Arc::new(Mutex::new(state)), fell: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What this node holds of an application. It may be used until [`Self::settle`] is called.
     pub fn lease(&self, app: &str) -> Lease {
-        self.state().holder.lease(app)
+        lock(&self.state).holder.lease(app)
     }
 
     /// Ends a step. `uses` has all applications that this node holds or wants a part of. It leaves
@@ -96,7 +93,7 @@ impl Leases {
     /// force that no application counts, so no part falls. It is called only if one would fall.
     pub fn settle(&self, uses: BTreeMap<String, Use>, is_in_use: impl Fn() -> bool) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut fell = false;
         for (name, of) in &uses {
             // An answer during the step counts from the next step on.
@@ -119,7 +116,7 @@ impl Leases {
     /// a record may still have a part for this node. Each is therefore asked about once in a life,
     /// as if left.
     pub fn meet<'a>(&self, names: impl Iterator<Item = &'a str>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         for name in names {
             if !state.met.contains(name) {
                 state.met.insert(name.to_owned());
@@ -130,7 +127,7 @@ impl Leases {
 
     /// How long no replica has answered about an application.
     pub fn age(&self, app: &str) -> Duration {
-        self.state().said.get(app).map_or(Duration::ZERO, Instant::elapsed)
+        lock(&self.state).said.get(app).map_or(Duration::ZERO, Instant::elapsed)
     }
 
     /// Gives everything back; all containers must have their own quotas. Waits until all replicas
@@ -138,7 +135,7 @@ impl Leases {
     pub async fn give_back(&self, at_most: Duration) -> bool {
         self.settle(BTreeMap::new(), || false);
         let all_know = async {
-            while !self.state().left.is_empty() {
+            while !lock(&self.state).left.is_empty() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
@@ -151,7 +148,7 @@ impl Leases {
     }
 
     pub(crate) fn due(&self) -> Due {
-        let state = self.state();
+        let state = lock(&self.state);
         let mut parts = state.holder.parts();
         parts.extend(state.left.iter().map(|name| (name.clone(), Part::ZERO)));
         let of = |(name, of): (&String, &Use)| state.holder.ask(name, of.wants, of.least, of.own);
@@ -163,7 +160,7 @@ impl Leases {
     /// Applies the answers of the replicas; none: no answer.
     pub(crate) fn hear(&self, answers: &[Option<Vec<Told>>]) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let life = state.holder.life();
         for told in agreed(answers) {
             state.holder.hear(&told);

@@ -9,8 +9,9 @@
 
 use crate::qos::Answers;
 use bloc_daemon::cpu::{CpuAnswer, PodAnswers, PodName};
+use bloc_daemon::lock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What pods have answered since this was last taken.
@@ -73,7 +74,7 @@ fn grown(before: Answers, after: Answers) -> Option<Answers> {
 
 /// Adds to what was not taken yet, and drops pods that are no longer asked for.
 pub(super) fn put(heard: &Heard, more: BTreeMap<PodName, Answers>, asks: &BTreeSet<PodName>) {
-    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut heard = lock(heard);
     heard.retain(|pod, _| asks.contains(pod));
     for (pod, more) in more {
         heard.entry(pod).or_default().add(more);

@@ -82,11 +82,6 @@ fn pod_bytes(key: &str) -> usize {
     ENTRY + key.len()
 }
 
-fn app_bytes(node: &str, app: &AppCpu) -> usize {
-    let containers = app.containers.iter().map(|of| CONTAINER + of.pod.len() + of.container.len());
-    ENTRY + node.len() + 2 * app.name.len() + containers.sum::<usize>()
-}
-
 fn is_kept(heard: Instant, now: Instant) -> bool {
     now.saturating_duration_since(heard) < KEEP
 }
@@ -152,7 +147,9 @@ impl Cpus {
     fn hear_app(&mut self, node: &str, app: &AppCpu, now: Instant) -> bool {
         let key = (app.name.clone(), node.to_owned());
         self.apps.remove(&key);
-        let Ok(_memory) = self.memory.take("", app_bytes(node, app)) else { return false };
+        let containers = app.containers.iter().map(|of| CONTAINER + of.pod.len() + of.container.len());
+        let bytes = ENTRY + node.len() + 2 * app.name.len() + containers.sum::<usize>();
+        let Ok(_memory) = self.memory.take("", bytes) else { return false };
         self.apps.insert(key, App { heard: now, cpu: app.clone(), _memory });
         true
     }

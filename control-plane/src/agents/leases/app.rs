@@ -5,10 +5,11 @@
 //! is called, and two asks at one replica do not conflict.
 
 use super::store::Known;
+use bloc_daemon::lock;
 use bloc_daemon::shares::Share;
 use bloc_leases::{Ask, Grantor, MOST_NODES, Record, Told};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -85,7 +86,7 @@ impl App {
 
     /// Hears an ask, given the known record.
     pub fn hear(&self, known: &Known, node: &str, life: u64, ask: Ask, now: Duration) -> Said {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.asked = now;
         let mut record = (*known.record).clone();
         match hear(&mut state.grantor, &mut record, node, life, &ask, now) {
@@ -107,14 +108,14 @@ impl App {
 
     /// A node no longer exists. Returns whether to start a task that writes.
     pub fn free(&self, node: String) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.batch.gone.insert(node);
         !std::mem::replace(&mut state.is_writing, true)
     }
 
     /// What has come since; none: nothing, and the writing task ends.
     pub fn take(&self) -> Option<Batch> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let batch = std::mem::take(&mut state.batch);
         state.is_writing = !batch.asks.is_empty() || !batch.gone.is_empty();
         state.is_writing.then_some(batch)
@@ -122,7 +123,7 @@ impl App {
 
     /// The writing task is gone. What has come since waits for the next one.
     pub fn stop(&self) {
-        self.lock().is_writing = false;
+        lock(&self.state).is_writing = false;
     }
 
     /// Makes the record to write from the known one. `is_silent`: whether a node still is;
@@ -135,7 +136,7 @@ impl App {
         may_begin: impl Fn(&str) -> bool,
         now: Duration,
     ) -> Heard {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mut record = (*known.record).clone();
         for node in batch.gone.iter().filter(|node| is_silent(node)) {
             record.free(node);
@@ -153,12 +154,8 @@ impl App {
 
     /// When a node last asked about it; none: a write is due.
     pub fn idle_since(&self) -> Option<Duration> {
-        let state = self.lock();
+        let state = lock(&self.state);
         (!state.is_writing).then_some(state.asked)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

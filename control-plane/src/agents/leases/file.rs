@@ -5,6 +5,7 @@
 
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use bloc_daemon::file::replace_on_disk;
+use bloc_daemon::lock;
 use bloc_daemon::ranges::app;
 use bloc_daemon::watched;
 use bloc_leases::Record;
@@ -13,8 +14,8 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
 /// The version of each record. It is constant, because writes of an application never overlap.
@@ -57,7 +58,7 @@ impl FileLeases {
     }
 
     fn known(&self) -> Records {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.records).clone()
     }
 
     async fn put(&self, app: Arc<str>, record: Record) -> Result<(), Unwritten> {
@@ -65,11 +66,16 @@ impl FileLeases {
         let mut records = self.known();
         records.insert(app, Arc::new(record));
         let path = self.path.clone();
-        let (written, records) = spawn_blocking(move || (save(&path, &records), records))
-            .await
-            .map_err(|error| Unwritten::Failed(error.to_string()))?;
+        let save = move || {
+            let plain: BTreeMap<&str, &Record> = records.iter().map(|(name, record)| (&**name, &**record)).collect();
+            (
+                serde_json::to_vec(&plain).map_err(io::Error::from).and_then(|text| replace_on_disk(&path, &text)),
+                records,
+            )
+        };
+        let (written, records) = spawn_blocking(save).await.map_err(|error| Unwritten::Failed(error.to_string()))?;
         written.map_err(|error| Unwritten::Failed(format!("{}: cannot be written: {error}", self.path.display())))?;
-        *self.records.lock().unwrap_or_else(PoisonError::into_inner) = records;
+        *lock(&self.records) = records;
         Ok(())
     }
 }
@@ -83,18 +89,13 @@ fn read(text: &[u8]) -> Result<Records, String> {
     checked.collect()
 }
 
-fn save(path: &Path, records: &Records) -> io::Result<()> {
-    let plain: BTreeMap<&str, &Record> = records.iter().map(|(name, record)| (&**name, &**record)).collect();
-    replace_on_disk(path, &serde_json::to_vec(&plain)?)
-}
-
 impl LeaseStore for FileLeases {
     fn is_ready(&self) -> bool {
         true
     }
 
     fn read(&self, app: &str) -> Result<Known, Unread> {
-        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = lock(&self.records);
         let known = |record: &Arc<Record>| Known { record: Arc::clone(record), version: Some(VERSION.to_owned()) };
         Ok(records.get(app).map(known).unwrap_or_default())
     }

@@ -12,6 +12,7 @@
 use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
 use crate::metrics::Metrics;
 use crate::source::kubernetes::watch::{Reading, Watch, number};
+use bloc_daemon::lock;
 use bloc_daemon::ranges::is_app;
 use bloc_leases::Record;
 use futures_util::FutureExt;
@@ -22,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -200,10 +201,6 @@ impl Cache {
         }
         self.apps.insert(Arc::clone(&object.app), object);
     }
-}
-
-fn lock(known: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Updates the cache until the watch ends.

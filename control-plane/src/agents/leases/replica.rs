@@ -7,12 +7,13 @@ use super::room::{self, MOST_OF_NODE};
 use super::store::{Known, LeaseStore, Unwritten};
 use super::view::{AppLease, LeaseView};
 use crate::metrics::Metrics;
+use bloc_daemon::lock;
 use bloc_daemon::shares::Shares;
 use bloc_daemon::throttle::Throttle;
 use bloc_leases::{Ask, Asks, Grantor, Record, Told, Tolds};
 use std::cell::LazyCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -131,7 +132,7 @@ impl Leases {
     fn hear(&self, node: &str, life: u64, ask: Ask, may_begin: impl Fn() -> bool, now: Duration) -> Said {
         let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
         if known.record.entry(node).is_none() {
-            if ask.is_nothing() && !self.apps().contains_key(&*ask.name) {
+            if ask.is_nothing() && !lock(&self.0.apps).contains_key(&*ask.name) {
                 // Remembering it would change the record, and cause a write.
                 let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
                 return Said::Now(told.ok_or(Unsaid::NoRoom));
@@ -227,7 +228,7 @@ impl Leases {
 
     /// An application; none: no room for another one of this node.
     fn app(&self, name: &str, node: &str, now: Duration) -> Option<(Arc<str>, Arc<App>)> {
-        let mut apps = self.apps();
+        let mut apps = lock(&self.0.apps);
         if let Some((name, app)) = apps.get_key_value(name) {
             return Some((Arc::clone(name), Arc::clone(app)));
         }
@@ -235,10 +236,6 @@ impl Leases {
         let (name, app): (Arc<str>, _) = (name.into(), Arc::new(App::new(place, now)));
         apps.insert(Arc::clone(&name), Arc::clone(&app));
         Some((name, app))
-    }
-
-    fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
-        self.0.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn keep_looking(leases: Weak<Inner>) {
@@ -254,7 +251,7 @@ impl Leases {
 
     fn forget(&self) {
         let now = self.now();
-        let mut apps = self.apps();
+        let mut apps = lock(&self.0.apps);
         // Somebody about to ask or write holds a clone.
         apps.retain(|_, app| {
             Arc::strong_count(app) > 1 || app.idle_since().is_none_or(|asked| now.saturating_sub(asked) < FORGET)
@@ -306,7 +303,7 @@ impl Leases {
     }
 
     pub(super) fn nodes<T>(&self, with: impl FnOnce(&mut Nodes) -> T) -> T {
-        with(&mut self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut lock(&self.0.nodes))
     }
 
     fn store(&self) -> &dyn LeaseStore {

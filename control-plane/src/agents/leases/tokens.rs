@@ -11,6 +11,7 @@
 
 use crate::http::identity::{NodeAgent, forbidden};
 use axum::http::StatusCode;
+use bloc_daemon::lock;
 use bloc_daemon::shares::{Share, Shares};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -19,7 +20,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -68,7 +69,7 @@ struct Reviewing(Tokens, Key);
 
 impl Drop for Reviewing {
     fn drop(&mut self) {
-        self.0.lock().in_flight.remove(&self.1);
+        lock(&self.0.state).in_flight.remove(&self.1);
     }
 }
 
@@ -114,7 +115,7 @@ impl Tokens {
     pub async fn check(&self, token: &str, node: &str) -> Result<(), (StatusCode, String)> {
         let key = Sha256::digest(token).into();
         let review = {
-            let (mut state, now) = (self.lock(), Instant::now());
+            let (mut state, now) = (lock(&self.state), Instant::now());
             if let Some(checked) = state.known(&key, now) {
                 return is_of(&checked?, node);
             }
@@ -143,7 +144,7 @@ impl Tokens {
             let reviewed = (tokens.review)(token).await;
             let unknown = |why| (StatusCode::SERVICE_UNAVAILABLE, format!("the token cannot be reviewed: {why}"));
             let checked = reviewed.map_err(unknown).and_then(|status| tokens.node(status));
-            tokens.lock().remember(*key, &checked, Instant::now());
+            lock(&tokens.state).remember(*key, &checked, Instant::now());
             drop(reviewing);
             // The callers may have hung up.
             let _ = sender.send(checked);
@@ -174,10 +175,6 @@ impl Tokens {
                 Err((StatusCode::FORBIDDEN, why.to_owned()))
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -338,7 +335,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(20)).await;
             status(&tokens, &format!("junk{nth}"), &format!("bad{nth}")).await;
         }
-        assert!(tokens.lock().known.len() <= 10 * REVIEWS && tokens.places.taken() <= REVIEWS);
+        assert!(lock(&tokens.state).known.len() <= 10 * REVIEWS && tokens.places.taken() <= REVIEWS);
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,7 +347,7 @@ mod tests {
             assert_eq!(answers.is_ok(), nth == 4, "{answers:?}");
         }
         assert_eq!((tokens.check("n1", "n1").await, reviews.load(Ordering::Relaxed)), (Ok(()), 1));
-        assert!(tokens.lock().in_flight.is_empty());
+        assert!(lock(&tokens.state).in_flight.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

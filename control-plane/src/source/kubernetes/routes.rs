@@ -156,7 +156,8 @@ impl Routes {
             let name = format!("{}/{}", key.0, key.1);
             for (namespace, rule, number) in self.effective(key, rules) {
                 for host in &rule.hosts {
-                    let own = full(host, namespace, domain);
+                    let is_full = host.contains('.');
+                    let own = if is_full { host.clone() } else { format!("{host}.{namespace}.svc.{domain}") };
                     for host in std::iter::successors(Some(own), |host| alias(host)).take(MOST_ALIASES) {
                         let services = retries.entry(host).or_default();
                         let least = services.entry(name.clone()).or_insert(Least { said: None, default: false });
@@ -194,11 +195,6 @@ impl Routes {
         }
         all
     }
-}
-
-/// A host as Istio reads it: a name without dots is a Service of the same namespace.
-fn full(host: &str, namespace: &str, domain: &str) -> String {
-    if host.contains('.') { host.to_owned() } else { format!("{host}.{namespace}.svc.{domain}") }
 }
 
 #[cfg(test)]
