@@ -1,8 +1,9 @@
 //! One experiment: a mesh, a load on it, and the record of the results.
 
-use crate::record::{Environment, Record, Row, STEPS, milliseconds, rounded};
+use crate::record::{Environment, Record, Row, STEPS, milliseconds};
+use bloc_figures::stats::{quantile, rounded};
 use bloc_mesh::envoy;
-use bloc_mesh::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
+use bloc_mesh::load::{self, Load, LoadPlan, Measurement, Tally};
 use bloc_mesh::seeds;
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use indicatif::ProgressBar;

@@ -7,8 +7,9 @@
 //! baseline: full scan.
 
 use crate::case::Case;
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::rounded;
 use bloc_mesh::MeshSpec;
-use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::load::Load;
 use bloc_mesh::policy::Policy;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
 
 /// The case at `share` of the total rate, measured for `duration`.
 pub fn case(mesh: MeshSpec, share: f64, duration: Duration) -> Case {
-    let rate = crate::record::rounded(share * mesh.total_rate(mesh.backends), 1e3);
+    let rate = rounded(share * mesh.total_rate(mesh.backends), 1e3);
     Case {
         experiment: Some(EXPERIMENT.to_owned()),
         mesh,

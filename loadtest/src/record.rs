@@ -1,5 +1,6 @@
 //! The record of a case: its row in `summary.json`, and what a report needs besides.
 
+use bloc_figures::stats::rounded;
 use bloc_mesh::envoy::workspace;
 use bloc_mesh::policy::{Choice, Policy};
 use serde::{Deserialize, Serialize};
@@ -170,11 +171,6 @@ fn commit() -> Option<String> {
 /// Milliseconds, to the microsecond.
 pub fn milliseconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e3, 1e3)
-}
-
-/// `value` rounded to multiples of `1 / steps`.
-pub fn rounded(value: f64, steps: f64) -> f64 {
-    (value * steps).round() / steps
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crate::case::Case;
 use crate::record::Record;
+use bloc_figures::stats::{Spread, median};
 use bloc_mesh::seeds;
 
 /// A case and its records, one per round.
@@ -22,11 +23,9 @@ impl Runs {
         median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
-    /// The median over the rounds, and the least and the greatest; none without rounds, or if a
-    /// round has no value.
-    pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<(f64, [f64; 2])> {
-        let values = self.records.iter().map(value).collect::<Option<Vec<f64>>>()?;
-        median(&values).zip(range(&values))
+    /// The median over the rounds, and its range; none without rounds, or if a round has no value.
+    pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<Spread> {
+        Spread::of(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
     /// The round whose 99th percentile is the median. It is a real run, so its figures belong
@@ -58,22 +57,6 @@ pub fn by_mesh(cases: &[Case]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The middle value; of an even number, the mean of the two middle values; none without values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
-    Some((lower + upper) / 2.0)
-}
-
-/// The least and the greatest value; none without values.
-pub fn range(values: &[f64]) -> Option<[f64; 2]> {
-    let least = values.iter().copied().min_by(f64::total_cmp)?;
-    let most = values.iter().copied().max_by(f64::total_cmp)?;
-    Some([least, most])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,13 +76,10 @@ mod tests {
 
     #[test]
     fn takes_the_median_and_the_range_over_all_rounds() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0, 1.0, 9.0]), Some(3.0));
-        assert_eq!(median(&[9.0, 1.0, 2.0, 3.0]), Some(2.5));
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
         let mut runs = Runs { case: cases(0.2, None, 1, true)[6].clone(), records: vec![run(9.0), run(5.0), run(7.0)] };
         assert_eq!(runs.median(|record| record.row.p99_ms), Some(7.0));
-        assert_eq!(runs.spread(|record| record.row.p99_ms), Some((7.0, [5.0, 9.0])));
+        assert_eq!(runs.spread(|record| record.row.p99_ms), Some(Spread { median: 7.0, range: [5.0, 9.0] }));
         assert_eq!(runs.middle().unwrap().row.p99_ms, Some(7.0));
         runs.records[0].row.p99_ms = None;
         assert_eq!(runs.median(|record| record.row.p99_ms), None, "no median if one round has no answers");

@@ -1,6 +1,7 @@
 //! Percentiles over time, and how long they take to recover.
 
-use bloc_mesh::load::{Outcome, Sample, quantile};
+use bloc_figures::stats::quantile;
+use bloc_mesh::load::{Outcome, Sample};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -13,7 +13,7 @@
 use crate::engine::run_with;
 use crate::policies::{Aimd, Gradient2, Inbound, Limited, Mesh, Policy, SenderModel, ServerModel, Vegas, Verdict};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::service_time::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceParameters, ServiceSpec};
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid::Bid;

@@ -9,7 +9,7 @@
 use crate::load::Load;
 use crate::policies::PolicyKind;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::service_time::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -6,12 +6,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`scenario`], [`load`], [`service_time`], [`back_off`], [`incident`] | what is simulated, in the notation of the command line |
+//! | [`scenario`], [`load`], [`back_off`], [`incident`] | what is simulated, in the notation of the command line; service times are in `bloc-figures` |
 //! | [`policies`] | the policies: one file each, behind three small traits |
 //! | [`engine`] | the events and what they do |
 //! | [`fleet`], [`requests`], [`events`] | servers and their queues; requests under way; the queue of events |
 //! | [`outcome`] | the results |
-//! | [`figure`], [`chart`] | figure 5.6 of the paper |
+//! | [`figure`] | figure 5.6 of the paper |
 //! | [`regimes`] | the map: for which services bids gain, and for which they change nothing |
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
 //! | [`quota`] | the node agent's CPU quotas beside others |
@@ -32,7 +32,6 @@
 //! arrivals with the same service times.
 
 pub mod back_off;
-pub mod chart;
 pub mod engine;
 pub mod estimators;
 pub mod events;
@@ -48,7 +47,6 @@ pub mod quota;
 pub mod regimes;
 pub mod requests;
 pub mod scenario;
-pub mod service_time;
 
 pub use engine::{run, run_with};
 pub use outcome::Outcome;

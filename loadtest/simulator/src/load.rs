@@ -1,6 +1,6 @@
 //! The load: closed or open.
 
-use crate::service_time::exponential;
+use bloc_figures::service_time::exponential;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Load {
     /// Draws a client's think time.
     pub fn think(&self, rng: &mut fastrand::Rng) -> Duration {
         match *self {
-            Self::Closed { think, .. } if !think.is_zero() => exponential(think, rng),
+            Self::Closed { think, .. } if !think.is_zero() => exponential(think, || rng.f64()),
             _ => Duration::ZERO,
         }
     }

@@ -1,6 +1,7 @@
 //! The results of a case.
 
 use crate::scenario::Scenario;
+use bloc_figures::stats::rounded;
 use bloc_policy::units::Timestamp;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -240,10 +241,6 @@ fn nanos(time: Duration) -> u64 {
 
 fn milliseconds(nanos: f64) -> f64 {
     rounded(nanos / 1e6, 1e3)
-}
-
-fn rounded(value: f64, parts: f64) -> f64 {
-    (value * parts).round() / parts
 }
 
 #[cfg(test)]

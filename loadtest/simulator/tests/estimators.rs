@@ -1,9 +1,9 @@
 //! The comparison of capacity estimators: its phases have the stated load, and its main results
 //! hold.
 
+use bloc_figures::service_time::ServiceTime;
 use bloc_sim::Scenario;
 use bloc_sim::estimators::{Phase, SLO, Source, mean, scenario, simulate};
-use bloc_sim::service_time::ServiceTime;
 use std::time::Duration;
 
 const PHASE: Duration = Duration::from_secs(60);

@@ -2,7 +2,8 @@
 
 use super::mesh_options::speed;
 use anyhow::Context;
-use bloc_mesh::backend::{Backend, ServiceTime};
+use bloc_figures::service_time::ServiceTime;
+use bloc_mesh::backend::Backend;
 use bloc_mesh::quantity::number;
 use clap::Args;
 use std::net::SocketAddr;
@@ -18,7 +19,8 @@ pub struct Serve {
     #[arg(long, default_value = "backend")]
     name: String,
     /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation), exponential:10ms,
-    /// lognormal:50ms/1.5 (mean/sigma) or mix:10ms/400ms/0.05 (short/long/share of the long)
+    /// lognormal:50ms/1.5 (mean/sigma), mix:10ms/400ms/0.05 (short/long/share of the long) or
+    /// pareto:10ms/1.5 (mean/shape; the longest is 1000 times the shortest)
     #[arg(long, default_value = "fixed:50ms")]
     service_time: ServiceTime,
     /// Requests served at once; 1 to 1000

@@ -1,6 +1,6 @@
 //! The options that describe a mesh, shared by `run` and `up`.
 
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::policy::Policy;
 use bloc_mesh::quantity::{NotAllowed, duration, number};
@@ -22,7 +22,8 @@ pub struct MeshOptions {
     #[arg(long, default_value = "10", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     backends: usize,
     /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation), exponential:10ms,
-    /// lognormal:50ms/1.5 (mean/sigma) or mix:10ms/400ms/0.05 (short/long/share of the long)
+    /// lognormal:50ms/1.5 (mean/sigma), mix:10ms/400ms/0.05 (short/long/share of the long) or
+    /// pareto:10ms/1.5 (mean/shape; the longest is 1000 times the shortest)
     #[arg(long, default_value = "fixed:50ms")]
     service_time: ServiceTime,
     /// Requests that a backend serves at once; 1 to 1000

@@ -2,6 +2,7 @@
 //! and dark mode.
 
 use crate::record::Record;
+use bloc_figures::chart::{Axis, BELOW, LEFT, RIGHT, WIDTH, curve};
 use maud::{Markup, html};
 
 /// A record with its name and colour (1, 2, ...), the same everywhere on the page.
@@ -15,9 +16,6 @@ pub struct Series<'a> {
     pub colour: usize,
 }
 
-pub(super) const WIDTH: f64 = 860.0;
-pub(super) const LEFT: f64 = 64.0;
-pub(super) const RIGHT: f64 = 24.0;
 /// The width for names to the left of bars.
 const NAMES: f64 = 296.0;
 const ROW: f64 = 34.0;
@@ -29,7 +27,7 @@ pub fn cumulative(series: &[Series<'_>]) -> Markup {
     let axis = Axis::new(most, LEFT, WIDTH - RIGHT);
     let y = |share: f64| top + height * (1.0 - share);
     html! {
-        svg viewBox=(format!("0 0 {WIDTH} {}", top + height + 52.0)) role="img" aria-label="Share of requests answered within a time" {
+        svg viewBox=(format!("0 0 {WIDTH} {}", top + height + BELOW)) role="img" aria-label="Share of requests answered within a time" {
             @for percent in [0, 10, 50, 90, 99] {
                 @let at = y(f64::from(percent) / 100.0);
                 line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(at) y2=(at) {}
@@ -37,15 +35,11 @@ pub fn cumulative(series: &[Series<'_>]) -> Markup {
             }
             (axis.draw(top, top + height, "response time in milliseconds"))
             @for s in series {
-                polyline class=(format!("curve c{}", s.colour)) points=(points(s.record, &axis, y)) { title { (s.name) } }
+                @let place = |(step, ms): (usize, &f64)| (axis.at(*ms), y(Record::share(step)));
+                (curve(s.colour, &s.name, s.record.quantiles_ms.iter().enumerate().map(place)))
             }
         }
     }
-}
-
-fn points(record: &Record, axis: &Axis, y: impl Fn(f64) -> f64) -> String {
-    let point = |(step, ms): (usize, &f64)| format!("{:.1},{:.1}", axis.at(*ms), y(Record::share(step)));
-    record.quantiles_ms.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
 }
 
 /// For each record, a bar from the 10th to the 90th percentile, a mark at the median and a whisker
@@ -101,7 +95,7 @@ fn rows(series: &[Series<'_>], most: f64, unit: &str, draw: impl Fn(&Series<'_>,
     let (top, bottom) = (8.0, 8.0 + ROW * series.len() as f64);
     let axis = Axis::new(most, NAMES, WIDTH - RIGHT);
     html! {
-        svg viewBox=(format!("0 0 {WIDTH} {}", bottom + 52.0)) role="img" aria-label=(unit) {
+        svg viewBox=(format!("0 0 {WIDTH} {}", bottom + BELOW)) role="img" aria-label=(unit) {
             (axis.draw(top, bottom, unit))
             @for (n, s) in series.iter().enumerate() {
                 @let middle = top + ROW * (n as f64 + 0.5);
@@ -115,58 +109,4 @@ fn rows(series: &[Series<'_>], most: f64, unit: &str, draw: impl Fn(&Series<'_>,
 /// Milliseconds, rounded for a reader.
 pub fn ms(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
-}
-
-/// A horizontal axis from zero to `end`.
-#[derive(Debug)]
-pub(super) struct Axis {
-    end: f64,
-    step: f64,
-    left: f64,
-    right: f64,
-}
-
-impl Axis {
-    /// An axis that reaches at least `most`, in round steps.
-    pub(super) fn new(most: f64, left: f64, right: f64) -> Self {
-        let most = if most > 0.0 { most } else { 1.0 };
-        let power = 10f64.powf((most / 6.0).log10().floor());
-        let step =
-            [1.0, 2.0, 2.5, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| most / step <= 7.0).unwrap_or(most);
-        Self { end: (most / step).ceil() * step, step, left, right }
-    }
-
-    pub(super) fn at(&self, value: f64) -> f64 {
-        self.left + (self.right - self.left) * value / self.end
-    }
-
-    pub(super) fn ticks(&self) -> impl Iterator<Item = f64> {
-        let (step, count) = (self.step, (self.end / self.step).round() as u32);
-        (0..=count).map(move |n| f64::from(n) * step)
-    }
-
-    pub(super) fn draw(&self, top: f64, bottom: f64, label: &str) -> Markup {
-        html! {
-            @for tick in self.ticks() {
-                line.grid x1=(self.at(tick)) x2=(self.at(tick)) y1=(top) y2=(bottom) {}
-                text.tick x=(self.at(tick)) y=(bottom + 18.0) text-anchor="middle" { (crate::record::rounded(tick, 1e3)) }
-            }
-            text.tick x=(self.right) y=(bottom + 40.0) text-anchor="end" { (label) }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_axis_covers_its_values_in_few_round_steps() {
-        for most in [0.3, 1.0, 7.0, 99.0, 512.0, 1096.0, 5170.0] {
-            let axis = Axis::new(most, 0.0, 100.0);
-            let ticks = axis.ticks().count();
-            assert!(axis.end >= most && axis.end < 1.6 * most && (3..=9).contains(&ticks), "{most}: {axis:?}");
-            assert_eq!((axis.at(0.0), axis.at(axis.end)), (0.0, 100.0));
-        }
-    }
 }

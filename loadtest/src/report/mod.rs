@@ -20,7 +20,7 @@ mod table;
 pub use document::document;
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};
-pub use lines::{Line, Marks, over_time};
+pub use lines::{line, over_time};
 pub use page::{Section, page};
 pub use part::{Part, origin};
 pub use spread::spreads;

@@ -1,6 +1,7 @@
 //! The scatter of a case's 99th percentile over its rounds.
 
 use crate::rounds::Runs;
+use bloc_figures::stats::Spread;
 
 /// A line for each case with its least, median and greatest 99th percentile; nothing for a single
 /// round.
@@ -11,7 +12,7 @@ pub fn spreads(runs: &[Runs]) -> String {
 fn line(run: &Runs) -> String {
     let rounds = run.records.len();
     let p99 = match run.spread(|record| record.row.p99_ms) {
-        Some((median, [least, most])) => format!("{median:.0} ms, {least:.0} to {most:.0}"),
+        Some(Spread { median, range: [least, most] }) => format!("{median:.0} ms, {least:.0} to {most:.0}"),
         None => "a round without answers".to_owned(),
     };
     format!("p99 over {rounds} rounds, median and range: {} {p99}\n", run.case.name())

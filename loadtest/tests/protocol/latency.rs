@@ -2,6 +2,7 @@
 
 use crate::control_plane::ControlPlane;
 use crate::support::{App, Place, Workers, balance, eventually, inbound, metric, outbound, request, sender};
+use bloc_figures::stats::quantile;
 use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, SERVICE};
 use bloc_policy::latency::histogram::upper_bound;
 use bloc_policy::polls;
@@ -122,7 +123,7 @@ impl Stand {
 
 /// The exact quantile.
 fn exact(times: &[f64], share: f64) -> f64 {
-    times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1]
+    quantile(times, share).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,9 +6,7 @@
 mod burner;
 mod places;
 mod server;
-mod service_time;
 
 pub use burner::Burner;
 pub use places::Places;
 pub use server::{APP_HEADER, Backend, Behaviour, COST_HEADER, answer};
-pub use service_time::ServiceTime;

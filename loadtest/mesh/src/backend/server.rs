@@ -14,8 +14,9 @@
 //! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
-use super::{Burner, Places, ServiceTime};
+use super::{Burner, Places};
 use crate::quantity::number;
+use bloc_figures::service_time::ServiceTime;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
@@ -24,8 +25,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -235,7 +236,7 @@ impl Backend {
     fn service_time(&self, cost: f64) -> Duration {
         let speed = *self.speed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        self.service_time.draw(&mut *rng).mul_f64(cost / speed)
+        self.service_time.draw(|| rng.random()).mul_f64(cost / speed)
     }
 
     fn reply(&self, status: StatusCode, body: Bytes) -> Response<Body> {

@@ -1,8 +1,8 @@
 //! The description of a mesh, and the parameters that the filters get from it.
 
-use crate::backend::ServiceTime;
 use crate::envoy::{Balancing, Guard, ROUTE_RETRIES, SERVICE};
 use crate::policy::{Choice, Policy};
+use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -17,7 +17,7 @@ mod tally;
 
 pub use client::Client;
 pub use open::{at_arrivals, poisson_arrivals};
-pub use outcome::{ErrorKind, Measurement, Outcome, Sample, quantile};
+pub use outcome::{ErrorKind, Measurement, Outcome, Sample};
 pub use plan::LoadPlan;
 pub use shape::Load;
 pub use tally::Tally;

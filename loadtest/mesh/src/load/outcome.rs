@@ -100,37 +100,9 @@ impl Measurement {
     }
 }
 
-/// The smallest of the `sorted` values for which at least the `share` (0 to 1) of them are not
-/// larger: the nearest-rank percentile. `None` without values.
-pub fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::rngs::StdRng;
-    use rand::{RngExt, SeedableRng};
-
-    /// The definition, taken literally.
-    fn oracle(values: &[Duration], share: f64) -> Option<Duration> {
-        let covers = |v: &Duration| values.iter().filter(|w| *w <= v).count() as f64 >= share * values.len() as f64;
-        values.iter().filter(|v| covers(v)).min().copied()
-    }
-
-    #[test]
-    fn quantiles_agree_with_their_definition() {
-        let mut rng = StdRng::seed_from_u64(3);
-        for size in [0usize, 1, 2, 3, 10, 99, 100, 101] {
-            let values: Vec<Duration> = (0..size).map(|_| Duration::from_millis(rng.random_range(0..50))).collect();
-            let mut sorted = values.clone();
-            sorted.sort_unstable();
-            for share in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
-                assert_eq!(quantile(&sorted, share), oracle(&values, share), "{share} of {size}");
-            }
-        }
-    }
 
     #[test]
     fn only_answers_count_in_the_latencies() {

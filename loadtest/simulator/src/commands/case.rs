@@ -1,6 +1,7 @@
 //! The options that define a case.
 
 use anyhow::{Context, bail};
+use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use bloc_sim::Scenario;
 use bloc_sim::back_off::BackOff;
@@ -8,7 +9,6 @@ use bloc_sim::incident::Incident;
 use bloc_sim::load::Load;
 use bloc_sim::policies::PolicyKind;
 use bloc_sim::scenario::Spread;
-use bloc_sim::service_time::ServiceTime;
 use std::time::Duration;
 
 /// The case; without an option the command's default applies.

@@ -1,8 +1,8 @@
 //! `bloc-sim estimators`: our capacity estimators beside published ones.
 
 use anyhow::ensure;
+use bloc_figures::service_time::ServiceTime;
 use bloc_sim::estimators::{self, PHASES, Source};
-use bloc_sim::service_time::ServiceTime;
 use clap::ValueEnum;
 use comfy_table::Table;
 use std::time::Duration;

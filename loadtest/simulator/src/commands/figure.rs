@@ -2,7 +2,7 @@
 
 use super::case::CaseOptions;
 use anyhow::Context;
-use bloc_sim::chart::{self, Curve};
+use bloc_figures::chart::{Line, Lines, Marks};
 use bloc_sim::figure::{self, BALANCERS, Figure};
 use bloc_sim::policies::PolicyKind;
 use comfy_table::Table;
@@ -48,17 +48,19 @@ impl FigureCommand {
 
 fn write(directory: &Path, figure: &Figure) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    let curve = |(place, policy): (usize, &PolicyKind)| Curve {
+    let line = |(place, policy): (usize, &PolicyKind)| Line {
         name: policy.name().replace('_', " "),
+        colour: place + 1,
         points: figure
             .points
             .iter()
             .filter_map(|point| Some((f64::from(point.balancers), point.wait_p99_ms[place]? / 1e3)))
             .collect(),
     };
-    let curves: Vec<Curve> = figure.policies.iter().enumerate().map(curve).collect();
+    let lines: Vec<Line> = figure.policies.iter().enumerate().map(line).collect();
     let title = "Waiting time rises with the number of load balancers";
-    let svg = chart::lines(title, "load balancers", "p99 wait, seconds", &curves);
+    let (across, up, most) = ("load balancers", "p99 wait, seconds", f64::INFINITY);
+    let svg = Lines { lines: &lines, across, up, most, marks: Marks::default() }.picture(title);
     for (name, text) in [("figure-5-6.svg", svg), ("figure-5-6.json", serde_json::to_string_pretty(figure)? + "\n")] {
         let path = directory.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;

@@ -1,6 +1,7 @@
 //! `bloc-sim memory`: the node agent's memory limits beside others.
 
 use anyhow::ensure;
+use bloc_figures::stats::{Spread, median};
 use bloc_node_agent::bytes::Bytes;
 use bloc_node_agent::memory::{RECLAIM, Rule};
 use bloc_sim::memory::{self, Agent, Allocator, Case, Outcome, Version};
@@ -219,29 +220,24 @@ impl Memory {
     }
 }
 
-/// Smallest, median and largest value.
-fn spread(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    [values[0], values[values.len() / 2], values[values.len() - 1]]
-}
-
-fn shown(digits: usize, values: Vec<f64>) -> String {
-    let [low, middle, high] = spread(values).map(|value| format!("{value:.digits$}"));
-    if low == high { middle } else { format!("{middle} ({low} to {high})") }
+fn shown(digits: usize, values: &[f64]) -> String {
+    Spread::of(values).map_or_else(|| "-".to_owned(), |spread| spread.brief(digits))
 }
 
 /// The median, and the range if there is one.
 fn range(digits: usize, runs: &Runs, of: fn(&Outcome) -> f64) -> String {
-    runs.as_ref().map_or("refused".to_owned(), |runs| shown(digits, runs.iter().map(of).collect()))
+    runs.as_ref().map_or("refused".to_owned(), |runs| shown(digits, &runs.iter().map(of).collect::<Vec<_>>()))
 }
 
 fn middle(runs: &Runs, of: fn(&Outcome) -> f64) -> String {
-    runs.as_ref().map_or("-".to_owned(), |runs| format!("{:.0}", spread(runs.iter().map(of).collect())[1]))
+    let median = runs.as_ref().and_then(|runs| median(&runs.iter().map(of).collect::<Vec<_>>()));
+    median.map_or("-".to_owned(), |median| format!("{median:.0}"))
 }
 
 /// The same of the ratios, seed by seed.
 fn ratio(runs: &Runs, beside: &Runs, of: fn(&Outcome) -> f64) -> String {
-    let both = runs.as_ref().zip(beside.as_ref());
-    let ratios = |(runs, beside): (&Vec<_>, &Vec<_>)| runs.iter().zip(beside).map(|(a, b)| of(a) / of(b)).collect();
-    both.map_or("-".to_owned(), |both| shown(2, ratios(both)))
+    let shown = |(runs, beside): (&Vec<_>, &Vec<_>)| {
+        shown(2, &runs.iter().zip(beside).map(|(a, b)| of(a) / of(b)).collect::<Vec<_>>())
+    };
+    runs.as_ref().zip(beside.as_ref()).map_or("-".to_owned(), shown)
 }

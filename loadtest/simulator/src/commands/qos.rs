@@ -1,6 +1,7 @@
 //! `bloc-sim qos`: the node agent's CPU shares beside others.
 
 use anyhow::ensure;
+use bloc_figures::stats::Spread;
 use bloc_node_agent::qos::Rule;
 use bloc_sim::qos::{self, Allocator, Case, Hot, Outcome};
 use comfy_table::Table;
@@ -210,19 +211,16 @@ impl Qos {
     }
 }
 
-fn shown(digits: usize, mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let of = |place: usize| format!("{:.digits$}", values[place]);
-    let (low, middle, high) = (of(0), of(values.len() / 2), of(values.len() - 1));
-    if low == high { middle } else { format!("{middle} ({low} to {high})") }
+fn shown(digits: usize, values: &[f64]) -> String {
+    Spread::of(values).map_or_else(|| "-".to_owned(), |spread| spread.brief(digits))
 }
 
 /// The median, and the range if there is one.
 fn range(digits: usize, runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> String {
-    shown(digits, runs.iter().map(of).collect())
+    shown(digits, &runs.iter().map(of).collect::<Vec<_>>())
 }
 
 /// The same of the ratios, seed by seed.
 fn ratio(runs: &[Outcome], beside: &[Outcome], of: fn(&Outcome) -> f64) -> String {
-    shown(2, runs.iter().zip(beside).map(|(a, b)| of(a) / of(b)).collect())
+    shown(2, &runs.iter().zip(beside).map(|(a, b)| of(a) / of(b)).collect::<Vec<_>>())
 }

@@ -1,10 +1,11 @@
 //! `bloc-sim quota`: the node agent's CPU quotas beside others.
 
 use anyhow::{bail, ensure};
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::{Spread, median};
 use bloc_node_agent::Cores;
 use bloc_node_agent::cpu::Rule;
 use bloc_sim::quota::{self, Allocator, Case, Outcome, Over};
-use bloc_sim::service_time::ServiceTime;
 use comfy_table::Table;
 use std::time::Duration;
 
@@ -171,8 +172,9 @@ impl Quota {
             "writes/s",
         ]);
         for (name, runs) in rows {
-            let of = |of: fn(&Outcome) -> f64| median(runs.iter().map(of).collect());
-            let cell = |what: fn(&Outcome) -> f64| format!("{:.3} ({:.2})", of(what), ratios(&runs, &fixed, what)[1]);
+            let of = |of| median_of(&runs, of);
+            let ratio = |of| ratios(&runs, &fixed, of).map_or(f64::NAN, |ratios| ratios.median);
+            let cell = |what| format!("{:.3} ({:.2})", of(what), ratio(what));
             table.add_row([
                 name,
                 cell(|run| run.p50_ms),
@@ -219,8 +221,7 @@ impl Quota {
                 let same = self.same_sum(&case, &fixed, rule);
                 let agent = self.runs(&case, Allocator::Agent(rule));
                 let range = |runs: &[Outcome], beside: &[Outcome], of: fn(&Outcome) -> f64| {
-                    let [low, middle, high] = ratios(runs, beside, of);
-                    format!("{middle:.2} ({low:.2} to {high:.2})")
+                    ratios(runs, beside, of).map_or_else(|| "-".to_owned(), |ratios| ratios.shown(2))
                 };
                 table.add_row([
                     format!("{peak}m / {base}m, {work} ms, {containers} x {threads}"),
@@ -248,19 +249,12 @@ fn share(run: &Outcome) -> f64 {
     run.answered as f64 / run.requests as f64
 }
 
-/// The smallest, median and largest ratio, seed by seed.
-fn ratios(runs: &[Outcome], beside: &[Outcome], of: fn(&Outcome) -> f64) -> [f64; 3] {
-    let ratios: Vec<f64> = runs.iter().zip(beside).map(|(run, beside)| of(run) / of(beside)).collect();
-    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = ratios.iter().copied().fold(0.0, f64::max);
-    [low, median(ratios), high]
+/// The median ratio and its range, seed by seed.
+fn ratios(runs: &[Outcome], beside: &[Outcome], of: fn(&Outcome) -> f64) -> Option<Spread> {
+    Spread::of(&runs.iter().zip(beside).map(|(run, beside)| of(run) / of(beside)).collect::<Vec<_>>())
 }
 
+/// The median of the seeds; NaN without any.
 fn median_of(runs: &[Outcome], of: fn(&Outcome) -> f64) -> f64 {
-    median(runs.iter().map(of).collect())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    median(&runs.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }

@@ -2,9 +2,9 @@
 
 use super::case::CaseOptions;
 use anyhow::Context;
+use bloc_figures::service_time::ServiceTime;
 use bloc_sim::load::Load;
 use bloc_sim::policies::PolicyKind;
-use bloc_sim::service_time::ServiceTime;
 use bloc_sim::{Outcome, Scenario};
 use serde::Serialize;
 use std::io::Write;

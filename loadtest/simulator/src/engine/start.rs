@@ -8,7 +8,7 @@ use crate::outcome::End;
 use crate::policies::{Lying, Plain, ServerModel, UNAVAILABLE};
 use crate::requests::{NONE, Request};
 use crate::scenario::{ScenarioError, Spread};
-use crate::service_time::exponential;
+use bloc_figures::service_time::exponential;
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Simulation<'_> {
             }
         } else if let Some(gap) = self.gap {
             // A gap that has begun keeps its length when the load changes.
-            let delay = exponential(gap.div_f64(self.load_factor), &mut self.generators.arrivals);
+            let delay = exponential(gap.div_f64(self.load_factor), || self.generators.arrivals.f64());
             if self.now.after(delay) < self.tally.closes() {
                 self.after(delay, Event::Arrival);
             }
@@ -93,7 +93,7 @@ impl Simulation<'_> {
         let sender = self.spread(client);
         self.open[sender as usize] += 1;
         self.tally.start();
-        let work = self.scenario.service_time.draw(&mut self.generators.work);
+        let work = self.scenario.service_time.draw(|| self.generators.work.f64());
         let request = self.requests.insert(Request::new(self.now, work, sender, client));
         match self.scenario.edge / 2 {
             Duration::ZERO => self.attempt(request),

@@ -4,6 +4,7 @@ use super::allocator::{Allocator, State};
 use super::case::Case;
 use super::case::MEBI;
 use super::load::WARM_UP;
+use bloc_figures::stats::quantile;
 use bloc_node_agent::memory::Refused;
 use serde::Serialize;
 
@@ -87,7 +88,7 @@ pub fn run(case: &Case, allocator: Allocator) -> Result<Outcome, Refused> {
     }
     let samples = slack.len() / groups.len().max(1);
     slack.sort_unstable();
-    let of_slack = |share| percentile(&slack, share).map_or(f64::NAN, |slack| *slack as f64 / MEBI as f64);
+    let of_slack = |share| quantile(&slack, share).map_or(f64::NAN, |slack| slack as f64 / MEBI as f64);
     let bursts = case.measured() / case.every();
     let (grants, refused) = match &state {
         State::Agent(running) => (running.grants, running.refused),
@@ -106,10 +107,4 @@ pub fn run(case: &Case, allocator: Allocator) -> Result<Outcome, Refused> {
         held_ms: groups.iter().map(|group| group.held).sum::<u64>() as f64 / bursts as f64,
         longest_ms: groups.iter().map(|group| group.longest).max().unwrap_or(0),
     })
-}
-
-/// The smallest value that such a share does not exceed.
-pub(super) fn percentile(sorted: &[u64], share: f64) -> Option<&u64> {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.max(1) - 1)
 }

@@ -1,6 +1,5 @@
 //! The simulation as a whole.
 
-use super::run::percentile;
 use super::*;
 use bloc_node_agent::bytes::Bytes;
 use bloc_node_agent::memory::Rule;
@@ -102,12 +101,4 @@ fn memory_is_taken_sooner_where_it_is_reclaimed_more_often() {
     });
     assert!(often.slack_p99 < 0.5 * own.slack_p99 && often.mean_sum < own.mean_sum, "{often:?} {own:?}");
     assert_eq!((often.slack_p50, own.slack_p50), (50.0, 50.0), "the margin");
-}
-
-#[test]
-fn a_percentile_is_the_smallest_value_that_the_share_does_not_exceed() {
-    let sorted: Vec<u64> = (1..=10).collect();
-    let at = |share| percentile(&sorted, share).copied();
-    assert_eq!([at(0.0), at(0.1), at(0.11), at(0.5), at(1.0)], [Some(1), Some(1), Some(2), Some(5), Some(10)]);
-    assert_eq!(percentile(&[], 0.5), None);
 }

@@ -1,7 +1,7 @@
 //! What comes to a container.
 
 use super::case::{Case, HOT, Hot};
-use crate::service_time::exponential;
+use bloc_figures::service_time::exponential;
 use std::time::Duration;
 
 /// The requests of one container.
@@ -51,8 +51,8 @@ impl Load {
             let when = self.next;
             // Thinning: arrivals at the rate of a hot one, of which a part counts.
             let counts = self.rng.f64();
-            let need = exponential(self.work, &mut self.rng).as_secs_f64();
-            self.next += exponential(self.gap, &mut self.rng).as_secs_f64();
+            let need = exponential(self.work, || self.rng.f64()).as_secs_f64();
+            self.next += exponential(self.gap, || self.rng.f64()).as_secs_f64();
             if counts < self.share(when) {
                 return Some((when, need));
             }

@@ -4,7 +4,8 @@ use super::allocator::Allocator;
 use super::case::Case;
 use super::load::Load;
 use super::node::Node;
-use crate::service_time::exponential;
+use bloc_figures::service_time::exponential;
+use bloc_figures::stats::quantile;
 use bloc_node_agent::qos::Answers;
 use serde::Serialize;
 use std::time::Duration;
@@ -146,14 +147,13 @@ pub fn run(case: &Case, allocator: Allocator) -> Outcome {
 /// The container outside begins its next job.
 fn job(case: &Case, node: &mut Node, rng: &mut fastrand::Rng) {
     let outside = case.containers;
-    node.receive(outside, exponential(case.work, rng).as_secs_f64(), f64::INFINITY);
+    node.receive(outside, exponential(case.work, || rng.f64()).as_secs_f64(), f64::INFINITY);
 }
 
 /// 99th percentile; 0 of nothing.
 pub(super) fn p99(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    let rank = (values.len() as f64 * 0.99).ceil() as usize;
-    values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+    quantile(&values, 0.99).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn who_leaves_has_waited_for_so_long_and_counts() {
 }
 
 #[test]
-fn a_percentile_is_the_smallest_value_that_the_share_does_not_exceed() {
+fn the_p99_of_nothing_is_0() {
     assert_eq!(p99((1..=200).rev().map(f64::from).collect()), 198.0);
     assert_eq!([p99(vec![7.0]), p99(vec![])], [7.0, 0.0]);
 }

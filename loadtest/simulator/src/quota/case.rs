@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use crate::service_time::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_node_agent::Cores;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::case::{Case, GROUPS};
 use super::cgroup::PERIOD;
-use crate::service_time::{ServiceTime, exponential};
+use bloc_figures::service_time::{ServiceTime, exponential};
 use std::time::Duration;
 
 /// The requests of one container.
@@ -49,8 +49,8 @@ impl Load {
             let when = self.next;
             // Thinning: arrivals at the rate of a burst, of which a part counts.
             let counts = self.rng.f64();
-            let need = self.work.draw(&mut self.rng).as_nanos() as u64;
-            self.next += exponential(self.gap, &mut self.rng).as_nanos() as u64;
+            let need = self.work.draw(|| self.rng.f64()).as_nanos() as u64;
+            self.next += exponential(self.gap, || self.rng.f64()).as_nanos() as u64;
             if counts < self.share(when) {
                 return Some((when, need.max(1)));
             }

@@ -4,6 +4,7 @@ use super::allocator::Allocator;
 use super::case::Case;
 use super::cgroup::{Cgroup, Counters, End, PERIOD};
 use super::load::Load;
+use bloc_figures::stats::quantile;
 use bloc_node_agent::Cores;
 use serde::Serialize;
 
@@ -80,8 +81,8 @@ pub fn run(case: &Case, allocator: Allocator) -> Outcome {
     let mut times: Vec<u64> = times.into_iter().map(|took| took.min(patience + 1)).collect();
     times.sort_unstable();
     slack.sort_by(f64::total_cmp);
-    let time = |share: f64| percentile(&times, share).map_or(f64::NAN, |took| (*took).min(patience) as f64 / 1e6);
-    let of_slack = |share: f64| percentile(&slack, share).copied().unwrap_or(f64::NAN);
+    let time = |share: f64| quantile(&times, share).map_or(f64::NAN, |took| took.min(patience) as f64 / 1e6);
+    let of_slack = |share: f64| quantile(&slack, share).unwrap_or(f64::NAN);
     Outcome {
         requests: times.len() as u64,
         answered: times.partition_point(|took| *took <= patience) as u64,
@@ -161,10 +162,4 @@ fn simulate(case: &Case, allocator: Allocator, peaks: &[f64], mut passed: impl F
         at += 1;
     }
     times
-}
-
-/// The smallest value that such a share does not exceed.
-pub(super) fn percentile<T>(sorted: &[T], share: f64) -> Option<&T> {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.max(1) - 1)
 }

@@ -2,7 +2,6 @@
 
 use super::cgroup::PERIOD;
 use super::load::Load;
-use super::run::percentile;
 use super::*;
 use bloc_node_agent::Cores;
 use bloc_node_agent::cpu::Rule;
@@ -120,12 +119,4 @@ fn the_agent_is_what_it_is_said_to_be() {
     assert!(small.slack_p50 <= 0.25 * fixed.slack_p50, "{small:?} {fixed:?}");
     let same = run(&Case { limit: Cores::new(fixed.sum), ..case }, agent());
     assert!(same.slack_p50 <= 0.25 * fixed.slack_p50 && same.p999_ms <= 1.5 * fixed.p999_ms, "{same:?} {fixed:?}");
-}
-
-#[test]
-fn a_percentile_is_the_smallest_value_that_the_share_does_not_exceed() {
-    let sorted: Vec<u32> = (1..=10).collect();
-    let at = |share| percentile(&sorted, share).copied();
-    assert_eq!([at(0.0), at(0.1), at(0.11), at(0.5), at(1.0)], [Some(1), Some(1), Some(2), Some(5), Some(10)]);
-    assert_eq!(percentile::<u32>(&[], 0.5), None);
 }

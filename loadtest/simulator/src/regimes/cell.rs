@@ -4,7 +4,7 @@ use crate::incident::Incident;
 use crate::load::Load;
 use crate::policies::PolicyKind;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::service_time::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use crate::outcome::Outcome;
 use crate::policies::PolicyKind;
+use bloc_figures::stats::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -70,9 +71,9 @@ impl Runs {
         self.of.get(policy.name()).into_iter().flatten().map(number).collect()
     }
 
-    /// The median of one number of a policy.
+    /// The median of one number of a policy; NaN without simulations.
     pub fn median(&self, policy: PolicyKind, number: fn(&Figures) -> f64) -> f64 {
-        median(self.each(policy, number))
+        median(&self.each(policy, number)).unwrap_or(f64::NAN)
     }
 
     /// Of the policies that see everything, the one with the lowest p99.
@@ -88,27 +89,9 @@ impl Runs {
     }
 }
 
-/// The median; of an even number of values the mean of the middle two. NaN without any.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.get(middle) {
-        None => f64::NAN,
-        Some(upper) if values.len() % 2 == 1 => *upper,
-        Some(upper) => f64::midpoint(values[middle - 1], *upper),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_median_is_the_middle_or_the_mean_of_the_middle_two() {
-        assert_eq!(median(vec![5.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![5.0, 1.0, 2.0, 4.0]), 3.0);
-        assert!(median(Vec::new()).is_nan());
-    }
 
     #[test]
     fn the_best_omniscient_policy_has_the_lowest_median_p99() {

@@ -5,8 +5,9 @@
 //! of every queue; OMN is the best of three policies that see everything.
 
 use super::cell::{Cell, Times, Told, Trouble};
-use super::figures::{Figures, Runs, median};
+use super::figures::{Figures, Runs};
 use crate::policies::PolicyKind::{self, Bid, Bloc, EnvoyLeastRequest, Jsq, LeastRequestFull, Mu};
+use bloc_figures::stats::median;
 use std::fmt;
 
 /// A claim.
@@ -73,7 +74,7 @@ pub struct Verdict {
 impl Verdict {
     /// The median multiple.
     pub fn median(&self) -> f64 {
-        median(self.of_bound.clone())
+        median(&self.of_bound).unwrap_or(f64::NAN)
     }
 
     /// Whether the claim is missed.

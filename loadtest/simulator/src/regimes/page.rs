@@ -1,9 +1,10 @@
 //! The map as a table, in Markdown and as an HTML page.
 
 use super::cell::Trouble;
-use super::figures::{Figures, Runs, median};
+use super::figures::{Figures, Runs};
 use super::judge::{Verdict, judge};
 use crate::policies::PolicyKind::{self, Bid, Bloc, LeastRequestFull, Mu};
+use bloc_figures::stats::{Spread, median};
 use maud::{DOCTYPE, PreEscaped, html as markup};
 use std::fmt::Write;
 
@@ -53,10 +54,8 @@ fn line(runs: &Runs) -> Line {
 }
 
 fn entry(runs: &Runs, policy: PolicyKind) -> String {
-    let ratio = |number: fn(&Figures) -> f64| median(runs.ratios(policy, number));
-    let p99s = runs.ratios(policy, |f| f.p99_ms);
-    let least = p99s.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = p99s.iter().copied().fold(0.0, f64::max);
+    let ratio = |number: fn(&Figures) -> f64| median(&runs.ratios(policy, number)).unwrap_or(f64::NAN);
+    let [least, most] = Spread::of(&runs.ratios(policy, |f| f.p99_ms)).map_or([f64::NAN; 2], |p99| p99.range);
     let mut text = format!(
         "{:.2} / {:.2} / {:.2} ({least:.2} to {most:.2}), {:.2}",
         ratio(|f| f.p50_ms),

@@ -1,8 +1,9 @@
 //! The line and the page about a new server.
 
 use super::Joining;
-use crate::report::{Line, Marks, document, over_time};
+use crate::report::{document, line, over_time};
 use crate::timeline::Point;
+use bloc_figures::chart::{Line, Marks};
 use maud::{Markup, html};
 
 /// The policy. Gateways in this experiment use two choices, Envoy's default, even a single one.
@@ -35,12 +36,9 @@ pub fn joining_line(run: &Joining) -> String {
 
 /// A new server joins.
 pub fn joining_page(runs: &[Joining], command: &str) -> Markup {
-    let p90: Vec<Line<'_>> = (1..)
-        .zip(runs)
-        .map(|(colour, run)| Line { name: title(run).to_owned(), colour, points: &run.p90_ms })
-        .collect();
+    let p90: Vec<Line> = (1..).zip(runs).map(|(colour, run)| line(title(run), colour, &run.p90_ms)).collect();
     let first = runs.first();
-    let moment_s = first.map(|run| run.joined_s);
+    let moment = first.map(|run| run.joined_s);
     let limit = first.map(|run| run.limit_ms);
     document(
         "A new server joins",
@@ -50,18 +48,18 @@ pub fn joining_page(runs: &[Joining], command: &str) -> Markup {
                 "Four servers, two of them twice as fast as the others, have nearly as much to do as they can. Then (upright line) a fifth joins, a fast one. Shown is "
                 "the time within which 90 of 100 requests of the last two seconds were answered; below the level line it is good again."
             }
-            (over_time(&p90, "90th percentile in milliseconds", 5_000.0, Marks { moment_s, limit }))
+            (over_time(&p90, "90th percentile in milliseconds", 5_000.0, Marks { moment, limit }))
             @for run in runs {
                 p { (joining_line(run)) }
                 @if !run.newcomer.is_empty() {
                     (over_time(
                         &[
-                            Line { name: "the new one".into(), colour: 1, points: &run.newcomer },
-                            Line { name: "the others on average".into(), colour: 2, points: &run.others },
+                            line("the new one", 1, &run.newcomer),
+                            line("the others on average", 2, &run.others),
                         ],
                         "requests in a server",
                         200.0,
-                        Marks { moment_s, limit: None },
+                        Marks { moment, limit: None },
                     ))
                 }
             }

@@ -20,9 +20,8 @@ pub mod command;
 pub mod page;
 
 use crate::case::Case;
-use crate::rounds::median;
+use bloc_figures::stats::{self, median, rounded};
 use bloc_mesh::MeshSpec;
-use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::envoy::{self, SERVICE};
 use bloc_mesh::load::{Load, poisson_arrivals};
 use bloc_mesh::policy::Policy;
@@ -61,7 +60,7 @@ pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     let mut blind = open("blind", mesh(Policy::LeastRequest, 40));
     blind.duration *= 2;
     let rate = INDEPENDENT_SHARE * share * blind.mesh.total_rate(blind.mesh.backends);
-    blind.load = Load::Poisson { rate: crate::record::rounded(rate, 1e3) };
+    blind.load = Load::Poisson { rate: rounded(rate, 1e3) };
     let bloc = MeshSpec { capacity: Some(CapacitySpec::Static { limit: 10 }), ..mesh(Policy::Bloc, 40) };
     let mut two_speeds = open("two-speeds", MeshSpec { speeds: vec![2.0, 1.0], ..mesh(Policy::Bid, 40) });
     two_speeds.duration *= 2;
@@ -146,7 +145,7 @@ pub fn scenario(case: &Case, timing: Timing, seed: u64) -> Scenario {
         servers: u32::try_from(mesh.backends).unwrap_or(u32::MAX),
         speeds: mesh.speeds.clone(),
         concurrency: u32::try_from(mesh.concurrency).unwrap_or(u32::MAX),
-        service_time: service_time(mesh.service_time),
+        service_time: mesh.service_time,
         load,
         arrivals,
         spread: Spread::LeastRequest,
@@ -177,18 +176,6 @@ fn kind(mesh: &MeshSpec) -> PolicyKind {
     }
 }
 
-fn service_time(time: ServiceTime) -> bloc_sim::service_time::ServiceTime {
-    use bloc_sim::service_time::ServiceTime as Simulated;
-    match time {
-        ServiceTime::Fixed(time) => Simulated::Fixed(time),
-        ServiceTime::Uniform(low, high) => Simulated::Uniform(low, high),
-        ServiceTime::Normal(mean, deviation) => Simulated::Normal(mean, deviation),
-        ServiceTime::Exponential(mean) => Simulated::Exponential(mean),
-        ServiceTime::Lognormal(mean, sigma) => Simulated::Lognormal(mean, sigma),
-        ServiceTime::Mix(short, long, share) => Simulated::Mix(short, long, share),
-    }
-}
-
 /// The simulator's results: medians over its seeds, in milliseconds, and attempts per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Simulated {
@@ -211,8 +198,8 @@ pub fn simulate(case: &Case, timing: Timing) -> Result<Option<Simulated>, Scenar
     let all = |value: fn(&Outcome) -> Option<f64>| outcomes.iter().map(value).collect::<Option<Vec<f64>>>();
     let attempts = median(&outcomes.iter().map(|outcome| outcome.attempts_per_request).collect::<Vec<_>>());
     let summary = |p50s: Vec<f64>, p99s: Vec<f64>| {
-        let range = p99s.iter().fold([f64::MAX, 0.0], |[least, most], &p99| [p99.min(least), p99.max(most)]);
-        Some(Simulated { p50_ms: median(&p50s)?, p99_ms: median(&p99s)?, p99_range_ms: range, attempts: attempts? })
+        let p99 = stats::Spread::of(&p99s)?;
+        Some(Simulated { p50_ms: median(&p50s)?, p99_ms: p99.median, p99_range_ms: p99.range, attempts: attempts? })
     };
     Ok(all(|outcome| outcome.p50_ms).zip(all(|outcome| outcome.p99_ms)).and_then(|(p50s, p99s)| summary(p50s, p99s)))
 }

@@ -1,6 +1,6 @@
 //! Computes the cost of a bounce from the blocks.
 
-use bloc_mesh::load::quantile;
+use bloc_figures::stats::quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

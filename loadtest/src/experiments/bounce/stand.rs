@@ -3,7 +3,8 @@
 use super::figures::{Bounces, Samples};
 use super::plan::{BUSY, HELD, Kind, Plan};
 use crate::case::cpu_time;
-use bloc_mesh::backend::{Backend, ServiceTime};
+use bloc_figures::service_time::ServiceTime;
+use bloc_mesh::backend::Backend;
 use bloc_mesh::envoy::{
     Balancing, Certificates, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound,
     speak_http2,

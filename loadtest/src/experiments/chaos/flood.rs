@@ -12,7 +12,7 @@ use super::row::{Column, Row};
 use super::side::Side;
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::load::{self, Sample, Tally};
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Role};

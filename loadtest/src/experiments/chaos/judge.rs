@@ -3,7 +3,8 @@
 use super::figure::{Bound, Claim, Figure};
 use crate::record::milliseconds;
 use crate::timeline::{Point, recovery_s, sliding};
-use bloc_mesh::load::{ErrorKind, Outcome, Sample, quantile};
+use bloc_figures::stats::quantile;
+use bloc_mesh::load::{ErrorKind, Outcome, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The table and the page of faults under load.
 
 use crate::experiments::chaos::{Claim, Figure, Row, SIDES, Side, Verdict};
-use crate::report::{Line, Marks, document, over_time};
+use crate::report::{document, line, over_time};
 use crate::timeline::Point;
+use bloc_figures::chart::{Line, Marks};
 use comfy_table::{Table, presets};
 use maud::{Markup, html};
 
@@ -93,11 +94,10 @@ pub fn chaos_page(rows: &[Row], command: &str) -> Markup {
 }
 
 fn section(row: &Row) -> Markup {
-    let marks = Marks { moment_s: row.moments.map(|moments| moments.began_s), limit: row.limit_ms };
-    let lines = |points: fn(&crate::experiments::chaos::Column) -> &[Point]| -> Vec<Line<'_>> {
+    let marks = Marks { moment: row.moments.map(|moments| moments.began_s), limit: row.limit_ms };
+    let lines = |points: fn(&crate::experiments::chaos::Column) -> &[Point]| -> Vec<Line> {
         let columns = (1..).zip(&row.columns);
-        let line = |(colour, column)| line(colour, column, points);
-        columns.map(line).collect()
+        columns.map(|(colour, column)| line(column.side.title(), colour, points(column))).collect()
     };
     let verdict = verdict(row);
     html! {
@@ -118,14 +118,6 @@ fn section(row: &Row) -> Markup {
             ))
         }
     }
-}
-
-fn line<'a>(
-    colour: usize,
-    column: &'a crate::experiments::chaos::Column,
-    points: fn(&crate::experiments::chaos::Column) -> &[Point],
-) -> Line<'a> {
-    Line { name: column.side.title().to_owned(), colour, points: points(column) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::row::{Column, Row};
 use super::side::Side;
 use super::stand::{Place, finds_out, nobody_is_ejected, plan};
 use crate::case::HEAD_START;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::load::{self, Sample, Tally};
 use bloc_mesh::policy::Policy;

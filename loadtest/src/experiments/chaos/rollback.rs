@@ -16,7 +16,7 @@ use super::row::{Column, Row};
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use crate::timeline::recovery_s;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::load::{self, LoadPlan, Outcome, Sample, Tally};
 use bloc_mesh::{Mesh, MeshError, MeshSpec};

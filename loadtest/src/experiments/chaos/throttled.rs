@@ -6,7 +6,7 @@ use super::order::Chaos;
 use super::row::{Column, Row};
 use super::stand::{Place, Stand, nobody_is_ejected, plan};
 use crate::case::HEAD_START;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::load::{self, LoadPlan, Tally};
 use bloc_mesh::throttle::Throttle;

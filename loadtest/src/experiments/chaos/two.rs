@@ -9,7 +9,7 @@ use super::figure::Claim;
 use super::order::Chaos;
 use super::row::Row;
 use super::stand::{Place, Stand};
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::{MeshError, MeshSpec};
 use bloc_policy::config::CapacitySpec;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use super::row::{Column, Row};
 use super::side::Side;
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::{Guard, SERVICE};
 use bloc_mesh::load::{self, LoadPlan, Tally};
 use bloc_mesh::policy::Policy;

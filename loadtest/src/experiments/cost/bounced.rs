@@ -3,8 +3,8 @@
 use super::bounds::Bound;
 use crate::console::run_directory;
 use crate::experiments::bounce::{self, Kind, Plan, Stand};
-use crate::rounds::{median, range};
 use anyhow::Context;
+use bloc_figures::stats::Spread;
 use bloc_mesh::Tools;
 use serde::Serialize;
 use std::fmt;
@@ -104,14 +104,14 @@ impl AtOnce {
     /// The bound; none without a measurement.
     pub fn bound(&self) -> Option<Bound> {
         let ratios = self.ratios();
-        let [least, most] = range(&ratios)?;
+        let Spread { median, range: [least, most] } = Spread::of(&ratios)?;
         let what = format!(
             "CPU of a bounce that is repeated at once, over one after a back-off of up to {} ms, median of {} pairs \
              ({least:.2} to {most:.2})",
             BACK_OFF.as_millis(),
             ratios.len()
         );
-        Some(Bound { what, value: median(&ratios)?, most: MOST })
+        Some(Bound { what, value: median, most: MOST })
     }
 }
 

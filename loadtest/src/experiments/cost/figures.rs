@@ -3,6 +3,7 @@
 
 use super::load::Seen;
 use super::variant::Variant;
+use bloc_figures::stats::median;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use std::time::Duration;
@@ -225,15 +226,6 @@ fn show(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
 }
 
-/// The middle value, or the mean of the two middle values.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    Some(if sorted.len() % 2 == 1 { upper } else { (upper + sorted[middle - 1]) / 2.0 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,11 +254,6 @@ mod tests {
             (figures.added_us(Variant::SetResponse), figures.added_us(Variant::Outbound)),
             (Some(8.0), Some(40.0))
         );
-    }
-
-    #[test]
-    fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
-        assert_eq!((median(&[]), median(&[3.0]), median(&[9.0, 1.0, 3.0, 2.0])), (None, Some(3.0), Some(2.5)));
     }
 
     #[test]

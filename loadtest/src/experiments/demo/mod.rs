@@ -9,8 +9,9 @@ pub mod command;
 
 use crate::case::Case;
 use crate::heterogeneous;
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::rounded;
 use bloc_mesh::MeshSpec;
-use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::load::Load;
 use bloc_mesh::policy::Policy;
 use bloc_policy::config::CapacitySpec;
@@ -34,7 +35,7 @@ const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(55);
 /// `scale`).
 pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: bool) -> Vec<Case> {
     let service_time = SERVICE_TIME.mul_f64(scale);
-    let rate = crate::record::rounded(LOAD_SHARE * BACKENDS as f64 / service_time.as_secs_f64(), 1e3);
+    let rate = rounded(LOAD_SHARE * BACKENDS as f64 / service_time.as_secs_f64(), 1e3);
     let loads = [Load::Closed { clients: CLIENTS }, Load::Poisson { rate }];
     let candidates = [(Policy::LeastRequest, 40), (Policy::LeastRequest, 1), (Policy::Bloc, 40)];
     let case = |load, (policy, frontends)| Case {

@@ -4,7 +4,7 @@ use super::page;
 use crate::console::{bar, run_directory, this_command, tools};
 use crate::experiments::estimators::{self, candidates};
 use anyhow::Context;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::quantity::duration;
 use bloc_mesh::{show_capacity, target_directory};
 use clap::Args;

@@ -11,10 +11,11 @@
 pub mod command;
 pub mod page;
 
-use crate::record::{milliseconds, rounded};
+use crate::record::milliseconds;
 use crate::timeline::Point;
-use bloc_mesh::backend::ServiceTime;
-use bloc_mesh::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::{quantile, rounded};
+use bloc_mesh::load::{self, Load, LoadPlan, Measurement, Tally};
 use bloc_mesh::policy::Policy;
 use bloc_mesh::seeds;
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};

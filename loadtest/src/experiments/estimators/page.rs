@@ -1,7 +1,8 @@
 //! The table and the page about sources of the capacity.
 
 use super::Estimator;
-use crate::report::{Line, Marks, document, over_time, plain_row, plain_table};
+use crate::report::{document, line, over_time, plain_row, plain_table};
+use bloc_figures::chart::{Line, Marks};
 use comfy_table::Table;
 use maud::{Markup, html};
 
@@ -57,8 +58,8 @@ pub fn estimator_page(runs: &[Estimator], command: &str) -> Markup {
             @for time in times {
                 h2 { (time) }
                 @let of_time: Vec<&Estimator> = runs.iter().filter(|run| run.service_time == time).collect();
-                @let lines: Vec<Line<'_>> = of_time.iter().zip(1..)
-                    .map(|(run, colour)| Line { name: run.capacity.clone(), colour, points: &run.over_time }).collect();
+                @let lines: Vec<Line> = of_time.iter().zip(1..)
+                    .map(|(run, colour)| line(&run.capacity, colour, &run.over_time)).collect();
                 (over_time(&lines, "capacity in requests", 60.0, Marks::default()))
             }
             pre { (estimator_table(runs)) }

@@ -1,7 +1,8 @@
 //! Whether the claims are kept: ratios paired by round, their medians and ranges, and the bounds.
 
 use super::claims::{Bound, Claim, Figure, Name};
-use crate::rounds::{Runs, median, range};
+use crate::rounds::Runs;
+use bloc_figures::stats::{Spread, median};
 use bloc_mesh::seeds;
 use serde::Serialize;
 
@@ -97,10 +98,10 @@ fn verdict(claim: &Claim, measured: &[Measured], rounds: usize, seed: u64) -> Ve
     let rounds: Vec<Round> = (0..rounds).map(round).collect();
     let all = |value: fn(&Round) -> Option<f64>| rounds.iter().map(value).collect::<Option<Vec<f64>>>();
     let values = all(|round| round.value).unwrap_or_default();
-    let (median_value, range) = (median(&values), range(&values));
-    let outcome = match (claim.bound, median_value, range) {
-        (None, _, _) => Outcome::Beside,
-        (Some(bound), Some(median), Some([_, greatest])) => {
+    let spread = Spread::of(&values);
+    let outcome = match (claim.bound, spread) {
+        (None, _) => Outcome::Beside,
+        (Some(bound), Some(Spread { median, range: [_, greatest] })) => {
             let kept = match bound {
                 Bound::AtMost(most) => median <= most,
                 Bound::AtLeast(least) => median >= least,
@@ -117,19 +118,24 @@ fn verdict(claim: &Claim, measured: &[Measured], rounds: usize, seed: u64) -> Ve
         what: claim.what(),
         bound: claim.bound,
         figures,
-        median: median_value,
-        range,
+        median: spread.map(|spread| spread.median),
+        range: spread.map(|spread| spread.range),
         outcome,
         rounds,
     }
 }
 
+impl Verdict {
+    /// The median and the range of the rounds' values; none if a round has no value.
+    pub fn spread(&self) -> Option<Spread> {
+        self.median.zip(self.range).map(|(median, range)| Spread { median, range })
+    }
+}
+
 impl Measured {
     /// The median and the range of a figure over the rounds; none if a round has no value.
-    pub fn spread(&self, figure: Figure) -> Option<(f64, [f64; 2])> {
-        let value = |record| figure.of(&self.runs.case, record);
-        let values: Vec<f64> = self.runs.records.iter().map(value).collect::<Option<_>>()?;
-        median(&values).zip(range(&values))
+    pub fn spread(&self, figure: Figure) -> Option<Spread> {
+        self.runs.spread(|record| figure.of(&self.runs.case, record))
     }
 }
 
@@ -223,7 +229,7 @@ mod tests {
         assert_eq!(seeds, [7, seeds::round(7, 1), seeds::round(7, 2)]);
         let measured = &all(value, 3)[0];
         assert_eq!((measured.kind, measured.candidate), ("one-place", Name::TwoChoices));
-        assert_eq!(measured.spread(Figure::P99), Some((500.0, [400.0, 1_000.0])));
+        assert_eq!(measured.spread(Figure::P99), Some(Spread { median: 500.0, range: [400.0, 1_000.0] }));
     }
 
     #[test]

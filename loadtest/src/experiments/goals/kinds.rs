@@ -3,10 +3,10 @@
 use super::claims::Name;
 use crate::case::Case;
 use crate::heterogeneous;
-use crate::record::rounded;
 use crate::rounds;
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::rounded;
 use bloc_mesh::MeshSpec;
-use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::envoy::Guard;
 use bloc_mesh::load::Load;
 use bloc_mesh::policy::Policy;

@@ -2,13 +2,11 @@
 
 use super::{Bound, Figure, Kind, Measured, Outcome, Verdict};
 use crate::report::{plain_row, plain_table};
+use bloc_figures::stats::Spread;
 use comfy_table::{Table, presets};
 
-fn spread(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
-    spread.map_or_else(
-        || "-".to_owned(),
-        |(median, [least, most])| format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
-    )
+fn shown(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
 }
 
 /// The claims as a part of a document, a table for each kind.
@@ -20,7 +18,7 @@ pub fn claims_text(kinds: &[Kind], verdicts: &[Verdict]) -> String {
         table.set_header(["id", "what", "bound", "value", "compared with", "ratio, or the value itself"]);
         for one in verdicts.iter().filter(|one| one.kind == kind.name) {
             let [of, over] = one.figures.map(|figure| figure.map_or_else(|| "-".to_owned(), short));
-            let value = spread(2, one.median.zip(one.range));
+            let value = shown(one.spread(), 2);
             table.add_row([format!("`{}`", one.id), one.what.clone(), bound(one), of, over, value]);
         }
         text += &format!("### {}\n\n{}.\n\n{table}\n\n", kind.name, kind.what);
@@ -54,7 +52,7 @@ pub fn candidate_table(measured: &[Measured]) -> Table {
             (Figure::Lost, 0),
             (Figure::Cpu, 2),
         ];
-        let numbers = numbers.map(|(figure, digits)| spread(digits, one.spread(figure)));
+        let numbers = numbers.map(|(figure, digits)| shown(one.spread(figure), digits));
         table.add_row(plain_row([one.kind.to_owned(), one.candidate.title().to_owned()], numbers));
     }
     table
@@ -71,7 +69,7 @@ pub fn claim_table(verdicts: &[Verdict]) -> Table {
             Outcome::Beside => "",
         };
         let [of, over] = one.figures.map(|figure| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")));
-        let value = spread(2, one.median.zip(one.range));
+        let value = shown(one.spread(), 2);
         table.add_row(plain_row(
             vec![one.id.to_owned(), one.what.clone(), bound(one)],
             vec![of, over, value, word.to_owned()],

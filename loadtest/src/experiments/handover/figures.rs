@@ -1,6 +1,6 @@
 //! What a round has measured, and the medians over the rounds.
 
-use bloc_mesh::load::quantile;
+use bloc_figures::stats::{Spread, median, quantile};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -49,22 +49,18 @@ pub struct Summary {
 impl Summary {
     /// None without rounds.
     pub fn new(rounds: &[Round]) -> Option<Self> {
-        let sorted = |of: fn(&Round) -> f64| {
-            let mut all: Vec<f64> = rounds.iter().map(of).collect();
-            all.sort_unstable_by(f64::total_cmp);
-            all
-        };
-        let median = |of| sorted(of).get(rounds.len() / 2).copied();
-        let p50 = sorted(|round| round.gap_p50_us);
+        let each = |of: fn(&Round) -> f64| rounds.iter().map(of).collect::<Vec<_>>();
+        let median = |of| median(&each(of));
+        let p50 = Spread::of(&each(|round| round.gap_p50_us))?;
         Some(Self {
             median: Round {
-                gap_p50_us: median(|round| round.gap_p50_us)?,
+                gap_p50_us: p50.median,
                 gap_p90_us: median(|round| round.gap_p90_us)?,
                 gap_mean_us: median(|round| round.gap_mean_us)?,
                 cpu_us: median(|round| round.cpu_us)?,
                 sleeps: median(|round| round.sleeps)?,
             },
-            range_us: [*p50.first()?, *p50.last()?],
+            range_us: p50.range,
         })
     }
 }

@@ -7,7 +7,9 @@
 
 pub mod command;
 
-use bloc_mesh::load::{Client, Outcome, quantile};
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::quantile;
+use bloc_mesh::load::{Client, Outcome};
 use bloc_mesh::policy::Policy;
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Tools};
 use indicatif::ProgressBar;
@@ -53,7 +55,7 @@ impl Medians {
         let difference = |round: &[Duration; 3]| Some(micros(round.get(variant)?) - micros(round.get(base)?));
         let mut all: Vec<f64> = self.rounds.iter().filter_map(difference).collect();
         all.sort_unstable_by(f64::total_cmp);
-        let at = |share: f64| all.get(((share * all.len() as f64).ceil() as usize).saturating_sub(1)).copied();
+        let at = |share| quantile(&all, share);
         Some([at(0.1)?, at(0.5)?, at(0.9)?])
     }
 }
@@ -116,7 +118,7 @@ impl Sidecars {
 
 fn mesh(policy: Policy, hold: bool) -> MeshSpec {
     let spec = crate::heterogeneous::mesh(policy, 1, 1, false);
-    let service_time = bloc_mesh::backend::ServiceTime::Fixed(Duration::from_millis(1));
+    let service_time = ServiceTime::Fixed(Duration::from_millis(1));
     MeshSpec { backends: 1, speeds: vec![], service_time, hold, ..spec }
 }
 

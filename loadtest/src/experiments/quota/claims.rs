@@ -8,7 +8,7 @@ use super::name::Name;
 use super::qos::case::QosCase;
 use crate::experiments::follow::claims::CLAIMS as FOLLOW_CLAIMS;
 use crate::experiments::goals::{Bound, Outcome};
-use crate::rounds::{median, range};
+use bloc_figures::stats::Spread;
 use serde::Serialize;
 
 const AGENT: Name = Name::Of(Allocator::Agent);
@@ -117,8 +117,8 @@ fn verdict(claim: &Claim, of: &[Turn], over: Option<&[Turn]>) -> Verdict {
         }
     };
     let values = of.iter().enumerate().map(value).collect::<Option<Vec<f64>>>().unwrap_or_default();
-    let median = median(&values);
-    let range = range(&values);
+    let spread = Spread::of(&values);
+    let (median, range) = (spread.map(|spread| spread.median), spread.map(|spread| spread.range));
     let keeps = |median: f64| match claim.bound {
         Bound::AtMost(most) => median <= most,
         Bound::AtLeast(least) => median >= least,

@@ -5,8 +5,8 @@ use super::plan::{Plan, SLO, TIMEOUT};
 use super::qos;
 use super::watch::Seen;
 use crate::record::milliseconds;
-use crate::rounds::{median, range};
-use bloc_mesh::load::{Outcome, Sample, quantile};
+use bloc_figures::stats::{Spread, quantile};
+use bloc_mesh::load::{Outcome, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -205,7 +205,7 @@ pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
     ]);
     figures.extend(response_times(samples));
     for (figure, share) in [(Figure::SlackP50, 0.5), (Figure::SlackP99, 0.99)] {
-        figures.extend(percentile(&slack, share).map(|cores| (figure, cores)));
+        figures.extend(quantile(&slack, share).map(|cores| (figure, cores)));
     }
     figures
 }
@@ -246,7 +246,7 @@ pub fn of_memory(seen: &memory::watch::Seen, kills: u64) -> Turn {
     slack.sort_unstable_by(f64::total_cmp);
     let mut figures = Turn::from([(Figure::Kills, kills as f64)]);
     for (figure, share) in [(Figure::MemorySlackP50, 0.5), (Figure::MemorySlackP99, 0.99)] {
-        figures.extend(percentile(&slack, share).map(|mebibytes| (figure, mebibytes)));
+        figures.extend(quantile(&slack, share).map(|mebibytes| (figure, mebibytes)));
     }
     figures
 }
@@ -277,16 +277,9 @@ pub fn of_qos(samples: &[Vec<Sample>], plan: Plan, seen: &qos::watch::Seen, not_
     figures
 }
 
-/// The nearest-rank percentile of sorted values.
-fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 /// The median of a figure over the turns, and its range; none if a turn lacks it.
-pub fn spread(turns: &[Turn], figure: Figure) -> Option<(f64, [f64; 2])> {
-    let values = turns.iter().map(|turn| turn.get(&figure).copied()).collect::<Option<Vec<f64>>>()?;
-    median(&values).zip(range(&values))
+pub fn spread(turns: &[Turn], figure: Figure) -> Option<Spread> {
+    Spread::of(&turns.iter().map(|turn| turn.get(&figure).copied()).collect::<Option<Vec<f64>>>()?)
 }
 
 #[cfg(test)]
@@ -384,7 +377,7 @@ mod tests {
     #[test]
     fn a_spread_needs_the_figure_of_each_turn() {
         let turns = [3.0, 1.0, 2.0].map(|value| Turn::from([(Figure::P50, value)]));
-        assert_eq!(spread(&turns, Figure::P50), Some((2.0, [1.0, 3.0])));
+        assert_eq!(spread(&turns, Figure::P50), Some(Spread { median: 2.0, range: [1.0, 3.0] }));
         assert_eq!((spread(&turns, Figure::P99), spread(&[], Figure::P50)), (None, None));
         assert!(Figure::SHOWN.is_sorted_by_key(|(figure, _)| *figure), "the order of the type is that of tables");
     }

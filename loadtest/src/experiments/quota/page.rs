@@ -6,8 +6,10 @@ use super::name::Kind;
 use super::plan::CONTAINERS;
 use super::run::Results;
 use crate::experiments::goals::{Bound, Outcome};
-use crate::report::{Line, Marks, document, over_time, plain_row, plain_table};
+use crate::report::{document, line, over_time, plain_row, plain_table};
 use crate::timeline::Point;
+use bloc_figures::chart::Marks;
+use bloc_figures::stats::Spread;
 use comfy_table::Table;
 use maud::{Markup, html};
 
@@ -24,12 +26,8 @@ const fn chart(kind: Kind) -> (&'static str, f64) {
 const MOST_LATE: f64 = 200.0;
 
 /// The median, and the range if there is one.
-fn cell(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
-    match spread {
-        None => "-".to_owned(),
-        Some((median, [least, most])) if least >= most => format!("{median:.digits$}"),
-        Some((median, [least, most])) => format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
-    }
+fn cell(digits: usize, spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.brief(digits))
 }
 
 /// The names of those that were measured, and a row for each figure that one of them has.
@@ -74,7 +72,7 @@ fn claim_cells(verdict: &Verdict) -> [String; 5] {
         Outcome::NotMeasured => "NOT MEASURED",
         Outcome::Beside => "",
     };
-    let value = cell(3, verdict.median.zip(verdict.range));
+    let value = cell(3, verdict.median.zip(verdict.range).map(|(median, range)| Spread { median, range }));
     [verdict.id.to_owned(), verdict.what.clone(), bound, value, outcome.to_owned()]
 }
 
@@ -147,7 +145,7 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
 /// A line for each container.
 fn lines(containers: &[Vec<Point>], (unit, most): (&str, f64)) -> Markup {
     let all = (1..=CONTAINERS).zip(containers);
-    let lines = all.map(|(colour, points)| Line { name: format!("container {colour}"), colour, points });
+    let lines = all.map(|(colour, points)| line(format!("container {colour}"), colour, points));
     over_time(&lines.collect::<Vec<_>>(), unit, most, Marks::default())
 }
 

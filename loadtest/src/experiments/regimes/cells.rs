@@ -2,9 +2,9 @@
 
 use crate::case::Case;
 use crate::experiments::goals::{Bound, Candidate, Claim, Figure, Kind, Name};
-use crate::record::rounded;
+use bloc_figures::service_time::ServiceTime;
+use bloc_figures::stats::rounded;
 use bloc_mesh::MeshSpec;
-use bloc_mesh::backend::ServiceTime;
 use bloc_mesh::load::Load;
 use bloc_mesh::policy::Policy;
 use bloc_policy::config::CapacitySpec;

@@ -1,7 +1,8 @@
 //! A caller's sidecar with a listener for each way, and four servers.
 
 use super::cases::{Case, Failure};
-use bloc_mesh::backend::{Backend, ServiceTime};
+use bloc_figures::service_time::ServiceTime;
+use bloc_mesh::backend::Backend;
 use bloc_mesh::envoy::{
     Balancing, Envoy, EnvoyError, Outbound, Plugin, SERVICE, route_configuration, sidecar_inbound, sidecar_outbound,
 };

@@ -2,7 +2,8 @@
 
 use crate::experiments::soak::Lived;
 use crate::experiments::soak::watch::{Series, Unit};
-use crate::report::{Line, Marks, document, over_time};
+use crate::report::{document, line, over_time};
+use bloc_figures::chart::{Line, Marks};
 use comfy_table::{Table, presets};
 use maud::{Markup, html};
 
@@ -53,7 +54,6 @@ pub fn soak_page(lived: &Lived, command: &str) -> Markup {
 
 fn chart(series: &[Series], unit: Unit, label: &str) -> Markup {
     let of_unit = series.iter().filter(|one| one.unit == unit);
-    let lines: Vec<Line<'_>> =
-        (1..).zip(of_unit).map(|(colour, one)| Line { name: one.name.into(), colour, points: &one.points }).collect();
+    let lines: Vec<Line> = (1..).zip(of_unit).map(|(colour, one)| line(one.name, colour, &one.points)).collect();
     over_time(&lines, label, f64::INFINITY, Marks::default())
 }

@@ -6,7 +6,7 @@ use super::watch::{Series, Unit, descriptors, idle_again, resident_mib, steady};
 use crate::case::HEAD_START;
 use crate::experiments::chaos::judge::Promise;
 use crate::timeline::Point;
-use bloc_mesh::backend::ServiceTime;
+use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::load::{self, Load, LoadPlan, Outcome, Tally};
 use bloc_mesh::policy::Policy;
 use bloc_mesh::{Mesh, MeshError, MeshSpec, Parts, Tools};

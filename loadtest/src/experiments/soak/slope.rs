@@ -10,6 +10,7 @@
 //! tilt the line of least squares. A leak is in all of them.
 
 use crate::timeline::Point;
+use bloc_figures::stats::median;
 use std::collections::BTreeMap;
 
 /// The lowest value of each whole window of `window_s` seconds, from `from_s` on, at the start of
@@ -30,12 +31,11 @@ pub fn floors(points: &[Point], from_s: f64, window_s: f64) -> Vec<Point> {
 /// The median of the slopes between every two points, per second; `None` for fewer than two points.
 pub fn theil_sen(points: &[Point]) -> Option<f64> {
     let pairs = (1..points.len()).flat_map(|later| (0..later).map(move |earlier| (earlier, later)));
-    let mut slopes: Vec<f64> = pairs
+    let slopes: Vec<f64> = pairs
         .map(|(earlier, later)| (points[earlier], points[later]))
         .map(|(earlier, later)| (later.value - earlier.value) / (later.at_s - earlier.at_s))
         .collect();
-    let middle = slopes.len() / 2;
-    (!slopes.is_empty()).then(|| *slopes.select_nth_unstable_by(middle, f64::total_cmp).1)
+    median(&slopes)
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! How long a request takes on a server of speed 1.
+//!
+//! The caller brings the random numbers: the simulator's generator is not that of the mesh.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,19 +45,19 @@ const MOST: Duration = Duration::from_secs(3600);
 pub struct NoServiceTime;
 
 impl ServiceTime {
-    /// The next service time.
-    pub fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
+    /// The next service time. Each call of `unit` draws a number from 0 on, below 1, uniformly.
+    pub fn draw(&self, mut unit: impl FnMut() -> f64) -> Duration {
         match *self {
             Self::Fixed(time) => time,
-            Self::Uniform(low, high) => low + (high - low).mul_f64(rng.f64()),
+            Self::Uniform(low, high) => low + (high - low).mul_f64(unit()),
             Self::Normal(mean, deviation) => {
-                let seconds = mean.as_secs_f64() + normal(rng) * deviation.as_secs_f64();
+                let seconds = mean.as_secs_f64() + normal(unit) * deviation.as_secs_f64();
                 Duration::try_from_secs_f64(seconds).unwrap_or_default()
             }
-            Self::Exponential(mean) => exponential(mean, rng),
-            Self::Lognormal(mean, sigma) => mean.mul_f64((sigma * normal(rng) - sigma * sigma / 2.0).exp()),
+            Self::Exponential(mean) => exponential(mean, unit),
+            Self::Lognormal(mean, sigma) => mean.mul_f64((sigma * normal(unit) - sigma * sigma / 2.0).exp()),
             Self::Mix(short, long, share) => {
-                if rng.f64() < share {
+                if unit() < share {
                     long
                 } else {
                     short
@@ -64,7 +66,7 @@ impl ServiceTime {
             Self::Pareto(mean, shape) => {
                 let shortest =
                     mean.as_secs_f64() / (shape / (shape - 1.0) * (1.0 - SPAN.powf(1.0 - shape)) / mass(shape));
-                Duration::from_secs_f64(shortest * (1.0 - rng.f64() * mass(shape)).powf(-1.0 / shape))
+                Duration::from_secs_f64(shortest * (1.0 - unit() * mass(shape)).powf(-1.0 / shape))
             }
         }
     }
@@ -81,17 +83,37 @@ impl ServiceTime {
             Self::Mix(short, long, share) => short.mul_f64(1.0 - share) + long.mul_f64(share),
         }
     }
+
+    /// The same distribution on a time axis stretched by `factor`.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let scale = |time: Duration| time.mul_f64(factor);
+        match *self {
+            Self::Fixed(time) => Self::Fixed(scale(time)),
+            Self::Uniform(low, high) => Self::Uniform(scale(low), scale(high)),
+            Self::Normal(mean, deviation) => Self::Normal(scale(mean), scale(deviation)),
+            Self::Exponential(mean) => Self::Exponential(scale(mean)),
+            Self::Lognormal(mean, sigma) => Self::Lognormal(scale(mean), sigma),
+            Self::Mix(short, long, share) => Self::Mix(scale(short), scale(long), share),
+            Self::Pareto(mean, shape) => Self::Pareto(scale(mean), shape),
+        }
+    }
 }
 
-/// An exponentially distributed duration.
-pub fn exponential(mean: Duration, rng: &mut fastrand::Rng) -> Duration {
-    mean.mul_f64(-(1.0 - rng.f64()).ln())
+impl From<Duration> for ServiceTime {
+    fn from(time: Duration) -> Self {
+        Self::Fixed(time)
+    }
+}
+
+/// An exponentially distributed duration; `unit` draws a number from 0 on, below 1, uniformly.
+pub fn exponential(mean: Duration, mut unit: impl FnMut() -> f64) -> Duration {
+    mean.mul_f64(-(1.0 - unit()).ln())
 }
 
 /// A draw from the standard normal distribution (Box and Muller; the second number of the pair is
 /// not kept).
-fn normal(rng: &mut fastrand::Rng) -> f64 {
-    (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
+fn normal(mut unit: impl FnMut() -> f64) -> f64 {
+    (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()
 }
 
 /// The share of an unbounded Pareto distribution that lies within the span.
@@ -164,7 +186,7 @@ mod tests {
     /// 400,000 draws, in milliseconds.
     fn draws(time: &ServiceTime) -> Vec<f64> {
         let mut rng = fastrand::Rng::with_seed(7);
-        (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect()
+        (0..400_000).map(|_| time.draw(|| rng.f64()).as_secs_f64() * 1e3).collect()
     }
 
     fn moments(draws: &[f64]) -> (f64, f64) {
@@ -212,20 +234,47 @@ mod tests {
     }
 
     #[test]
-    fn parses_and_prints_each_kind_of_service_time() {
-        for text in [
-            "fixed:50ms",
-            "uniform:40ms-1s500ms",
-            "normal:250ms/125ms",
-            "exponential:10ms",
-            "lognormal:50ms/1.5",
-            "lognormal:50ms/3",
-            "mix:10ms/400ms/0.05",
-            "pareto:10ms/1.5",
-            "pareto:10ms/10",
+    fn parses_prints_and_stretches_each_kind_of_service_time() {
+        for (text, twice) in [
+            ("fixed:50ms", "fixed:100ms"),
+            ("uniform:40ms-1s500ms", "uniform:80ms-3s"),
+            ("normal:250ms/125ms", "normal:500ms/250ms"),
+            ("exponential:10ms", "exponential:20ms"),
+            ("lognormal:50ms/1.5", "lognormal:100ms/1.5"),
+            ("lognormal:50ms/3", "lognormal:100ms/3"),
+            ("mix:10ms/400ms/0.05", "mix:20ms/800ms/0.05"),
+            ("pareto:10ms/1.5", "pareto:20ms/1.5"),
+            ("pareto:10ms/10", "pareto:20ms/10"),
+            ("fixed:1us", "fixed:2us"),
+            ("fixed:1us500ns", "fixed:3us"),
         ] {
             let time: ServiceTime = text.parse().unwrap();
-            assert_eq!(time.to_string(), text);
+            assert_eq!((time.to_string(), time.scaled(2.0).to_string()), (text.to_owned(), twice.to_owned()));
+            assert_eq!(time.scaled(2.0).mean(), time.mean() * 2, "{text}");
+        }
+        assert_eq!(ServiceTime::from(Duration::from_millis(50)), "fixed:50ms".parse().unwrap());
+    }
+
+    #[test]
+    fn a_draw_takes_as_many_numbers_whatever_they_are() {
+        let numbers = [
+            ("fixed:50ms", 0),
+            ("uniform:40ms-650ms", 1),
+            ("normal:250ms/125ms", 2),
+            ("exponential:10ms", 1),
+            ("lognormal:50ms/1.5", 2),
+            ("mix:10ms/400ms/0.05", 1),
+            ("pareto:10ms/1.5", 1),
+        ];
+        for (text, expected) in numbers {
+            for number in [0.0, 0.01, 0.5, 1.0_f64.next_down()] {
+                let mut taken = 0;
+                text.parse::<ServiceTime>().unwrap().draw(|| {
+                    taken += 1;
+                    number
+                });
+                assert_eq!(taken, expected, "{text}: {number}");
+            }
         }
     }
 
@@ -235,6 +284,7 @@ mod tests {
             "50ms",
             "fixed:0ms",
             "fixed:2h",
+            "fixed:50",
             "uniform:2s-1s",
             "normal:1s",
             "gamma:1s",
