@@ -7,7 +7,7 @@
 //! | what the liar does | what that is bounded by |
 //! |---|---|
 //! | calls itself fast, and answers bids in time | less than 95% of requests; the mean and the 99th percentile are at most [`MAX_REPORT_FACTOR`] times least request's |
-//! | calls itself fast, and breaks its promises | at most an eighth of the requests more than with `bloc`, which reads no times |
+//! | calls itself fast, and breaks its promises | at most a fifth of the requests more than with `bloc`, which reads no times |
 //! | calls itself slow, reports nonsense or nothing, or rejects | the harm that a server which rejects everything does to least request |
 //! | calls itself fast, and freezes | twice the lost requests of least request, with `mu` three times |
 //!
@@ -99,7 +99,7 @@ fn a_server_of_two_that_breaks_its_promises_draws_hardly_more_than_without_repor
             for sender in SENDERS {
                 let (_, tally) = run(sender, load, [Lie::None, lie]);
                 let what = say(sender, load, lie, &tally, &bloc);
-                assert!(tally.share() <= bloc.share() + 0.125, "{what}");
+                assert!(tally.share() <= bloc.share() + 0.2, "{what}");
                 assert!(tally.p99() <= bloc.p99(), "{what}");
                 assert_eq!(tally.lost, 0, "{what}");
             }
