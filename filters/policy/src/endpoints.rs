@@ -145,7 +145,7 @@ impl Endpoints {
     pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
-        endpoint.begin(now);
+        endpoint.pending += 1;
         if endpoint.unheard == 0 {
             endpoint.unheard_since = now;
         }
@@ -183,7 +183,6 @@ impl Endpoints {
             self.restart(id, now);
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
-        endpoint.answered(now);
         // The server has been silent since its pending attempts began, or, if one of them began
         // before its last answer, since that. A caller that gives up within a reset interval proves
         // nothing, nor does one while a stream is open; a timeout does.

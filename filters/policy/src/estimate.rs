@@ -212,7 +212,7 @@ impl Estimate {
 
 /// Rounds in steps of 3 to 6%. Nobody knows a service rate more exactly, and of two idle servers
 /// the one that is slightly slower would get nothing.
-pub(crate) fn rounded(rate: f64) -> f64 {
+fn rounded(rate: f64) -> f64 {
     const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
     f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
 }

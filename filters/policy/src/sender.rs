@@ -8,7 +8,6 @@ mod further;
 
 use crate::bid::{self, BidPosition, Bids};
 use crate::bid_pause::BidPause;
-use crate::company::Company;
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
 use crate::doubt::Doubts;
@@ -48,7 +47,6 @@ pub struct Sender {
     endpoints: Endpoints,
     discovery: Discovery,
     bids: Bids,
-    company: Company,
     /// When a server reported last.
     heard: Timestamp,
     budget: RetryBudget,
@@ -65,7 +63,6 @@ impl Sender {
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
             bids: Bids::new(parameters.bounce_price()),
-            company: Company::default(),
             heard: Timestamp::ZERO,
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
@@ -132,11 +129,9 @@ impl Sender {
         Retries::new(own, bids as u32, if has_others { self.parameters.retries() } else { 0 })
     }
 
-    /// How many bids a request may make. A sender that is [alone](crate::company) makes none: it
-    /// knows the queues, and a bounce tells it nothing. Nor are there any after an
-    /// [overflow](Self::overflowed).
+    /// How many bids a request may make; none after an [overflow](Self::overflowed).
     fn most_bids(&self) -> usize {
-        if self.company.is_none() || self.bid_pause.is_on() {
+        if self.bid_pause.is_on() {
             return 0;
         }
         bid::MOST_BIDS.min(self.endpoints.open().saturating_sub(1))
@@ -227,7 +222,7 @@ impl Sender {
             Answer::Served(report) => {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, false);
-                self.hear(endpoint, report, now);
+                self.hear(report, now);
             }
             Answer::Orca(_) => {
                 self.learn_speed(endpoint, now);
@@ -238,7 +233,7 @@ impl Sender {
                 self.endpoints.took(endpoint, took);
             }
             Answer::Bounced(report) => {
-                self.hear(endpoint, report, now);
+                self.hear(report, now);
                 // Nobody was held for longer than it took.
                 let held = report.held && bid.is_some_and(|bid| took >= bid.most);
                 if !bid::is_bounce(bid, &LoadReport { held, ..*report }) {
@@ -253,10 +248,10 @@ impl Sender {
                 }
             }
             Answer::Rejected(report) => {
-                self.hear(endpoint, report, now);
+                self.hear(report, now);
             }
             Answer::RejectedForDeadline(report) => {
-                self.hear(endpoint, report, now);
+                self.hear(report, now);
                 if !is_about_the_request(report, took) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
@@ -306,11 +301,8 @@ impl Sender {
     }
 
     /// A server has reported, in an answer or a rejection.
-    fn hear(&mut self, from: EndpointId, report: &LoadReport, now: Timestamp) {
+    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
         if self.bids() {
-            if let Some((queue, endpoint)) = report.queue.zip(self.endpoints.get(from)) {
-                self.company.hear(queue, endpoint.pending().saturating_sub(1));
-            }
             self.heard = now;
             self.bids.hear(report);
         }
@@ -329,7 +321,6 @@ impl Sender {
         self.budget.request();
         let own = self.parameters.route_retries().default().min(MOST_LISTED);
         let length = self.retries(0, true).left().max(own) as usize + 1;
-        self.router.be_alone(self.company.is_none());
         self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         if self.bids()
             && let Some(further) = self.list.get_mut(1..)

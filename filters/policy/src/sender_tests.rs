@@ -1,7 +1,5 @@
 //! Senders, one decision after the other.
 
-#[path = "sender_tests/alone.rs"]
-mod alone;
 #[path = "sender_tests/doubts.rs"]
 mod doubts;
 #[path = "sender_tests/gateway.rs"]

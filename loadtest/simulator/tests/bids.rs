@@ -110,48 +110,6 @@ fn no_held_request_is_bounced_where_all_take_the_same_time() {
     assert_eq!(held.late_bounces_per_request, 0.0);
 }
 
-#[test]
-fn a_gateway_that_is_alone_makes_no_bids_and_spares_slow_servers() {
-    let run = |policy, senders| {
-        run(policy, "share:0.9", |scenario| {
-            (scenario.senders, scenario.servers, scenario.concurrency) = (senders, 4, 4);
-            scenario.service.concurrency = Some(4);
-            scenario.service_time = "fixed:200ms".parse().unwrap();
-            scenario.speeds = vec![2.0, 2.0, 1.0, 1.0];
-        })
-    };
-    let (alone, least) = (run(PolicyKind::Bid, 1), run(PolicyKind::LeastRequestFull, 1));
-    let (p50, p99) = (alone.p50_ms.unwrap() / least.p50_ms.unwrap(), p99(&alone) / p99(&least));
-    println!("p50 {p50:.3}, p99 {p99:.3}, {} attempts", alone.attempts_per_request);
-    assert!(p50 < 1.05 && p99 < 0.86, "p50 {p50:.3}, p99 {p99:.3}");
-    assert!(alone.attempts_per_request < 1.001, "{} attempts", alone.attempts_per_request);
-    for senders in [2, 10] {
-        let together = run(PolicyKind::Bid, senders);
-        assert!(together.attempts_per_request > 1.1, "{} attempts", together.attempts_per_request);
-    }
-}
-
-/// Some servers send no reports. The others cannot do all of the work.
-#[test]
-fn a_gateway_that_is_alone_balances_servers_without_the_filter_as_least_request_does() {
-    for (servers, silent, load) in
-        [(2, "silent:1", "share:0.8"), (10, "silent:0-4", "share:0.9"), (10, "silent:0-8", "share:0.5")]
-    {
-        let run = |policy| {
-            run(policy, load, |scenario| {
-                (scenario.senders, scenario.servers, scenario.concurrency) = (1, servers, 4);
-                scenario.service.concurrency = Some(4);
-                scenario.incidents = vec![silent.parse().unwrap()];
-            })
-        };
-        let (alone, least) = (run(PolicyKind::Bid), run(PolicyKind::LeastRequestFull));
-        let (mean, p99) = (alone.mean_ms.unwrap() / least.mean_ms.unwrap(), p99(&alone) / p99(&least));
-        println!("{silent}: mean {mean:.3}, p99 {p99:.3}");
-        assert!(mean < 1.03 && p99 < 1.03, "{silent}: mean {mean:.3}, p99 {p99:.3}");
-        assert!(alone.attempts_per_request < 1.001, "{} attempts", alone.attempts_per_request);
-    }
-}
-
 /// Each caller has one request at a time, so both servers are free whenever it chooses.
 #[test]
 fn a_slow_server_of_two_is_spared_by_each_caller_though_it_is_free() {

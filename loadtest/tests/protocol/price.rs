@@ -1,6 +1,6 @@
 //! How long a request may wait: bids, and the SLO at a gateway.
 
-use crate::support::{Answer, App, Place, Pod, Traffic, eventually, metric, request, send, single_sender};
+use crate::support::{Answer, Place, Pod, Traffic, eventually, metric, request, send, single_sender};
 use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 use std::time::Duration;
@@ -110,7 +110,6 @@ async fn spares_the_slow_server(clients: usize) {
     let [slow, fast] = &pods;
     slow.app.takes(200);
     fast.app.takes(20);
-    // A caller that is alone makes no bids.
     let mut callers = Vec::new();
     for name in ["one", "other"] {
         callers.push(single_sender(&place, name, &[slow.address, fast.address], json!({"routing": "bid"})).await);
@@ -139,29 +138,6 @@ async fn spares_the_slow_server(clients: usize) {
     }
     let tally = one.end().await.and(other.end().await);
     assert_eq!(tally.disagrees_with(&pods.each_ref().map(|pod| &pod.app)), Vec::<String>::new());
-}
-
-/// In a rollout some servers report nothing. A caller that is alone goes by the reports.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_is_alone_gives_a_server_without_the_filter_its_share() {
-    let place = Place::new();
-    let spec = json!({"concurrency": 2, "hold": false, "routing": "bid"});
-    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
-    let (pod, bare) = (Pod::start(&place, "pod", configuration).await, App::start("bare").await);
-    for app in [&pod.app, &bare] {
-        app.takes(20);
-        app.works_on(2);
-    }
-    let caller = single_sender(&place, "caller", &[pod.address, bare.address], json!({"routing": "bid"})).await;
-    let traffic = Traffic::start(8, caller.1, "/work", Duration::from_secs(10));
-    let came = || [&pod.app, &bare].map(|app| app.seen("/work").len());
-    eventually("the first requests", async || (came().iter().sum::<usize>() > 200).then_some(())).await;
-    let before = came();
-    eventually("many requests", async || (came().iter().sum::<usize>() > 1_000).then_some(())).await;
-    let [with, without] = [came()[0] - before[0], came()[1] - before[1]];
-    println!("with the filter {with}, without {without}");
-    assert!(3 * without > 2 * with, "{without} and {with}");
-    assert_eq!(traffic.end().await.disagrees_with(&[&pod.app, &bare]), Vec::<String>::new());
 }
 
 /// Nobody has said that the application works on three requests at once.

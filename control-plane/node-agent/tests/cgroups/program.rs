@@ -333,8 +333,12 @@ fn a_container_that_gets_a_burst_leaves_and_the_other_one_has_its_own() {
     stand.until("the other one has its own", |stand| quota(&stand.idle) >= OWN * 19 / 20);
     assert!(quota(&stand.idle) <= OWN, "{:?}", stand.quotas());
     assert_eq!(quota(&stand.busy), burst, "as little as the kernel allows");
+    // One write may be refused: the burst can come between the agent's look and its write.
+    let refused = |stand: &Stand| stand.metric(r#"bloc_node_errors_total{kind="write"}"#).unwrap_or(0.0);
+    let before = refused(&stand);
+    assert!(before <= 1.0, "{}", stand.log());
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(stand.metric(r#"bloc_node_errors_total{kind="write"}"#).unwrap_or(0.0), 0.0, "{}", stand.log());
+    assert_eq!(refused(&stand), before, "{}", stand.log());
     fs::write(stand.busy.path().join(file), "0").unwrap();
     send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success());

@@ -1,6 +1,5 @@
 //! One server, as a sender sees it.
 
-use crate::backlog::{Backlog, FORGOTTEN, Speed};
 use crate::bid::Promises;
 use crate::estimate::Estimate;
 use crate::failures::Failures;
@@ -47,7 +46,6 @@ pub struct Endpoint {
     pub(super) report: LoadReport,
     pub(super) reported: Timestamp,
     pub(super) estimate: Estimate,
-    pub(super) backlog: Backlog,
     pub(super) promises: Promises,
     /// Until when it counts as one that has just bounced.
     pub(super) bounced_until: Timestamp,
@@ -90,34 +88,6 @@ impl Endpoint {
         self.pending
     }
 
-    /// Another attempt of this sender is under way there.
-    pub(super) fn begin(&mut self, now: Timestamp) {
-        self.backlog.add(self.pending, self.speed(), now);
-        self.pending += 1;
-    }
-
-    /// An attempt of this sender that is under way there has been answered.
-    pub(super) fn answered(&mut self, now: Timestamp) {
-        self.backlog.answered(self.pending, self.speed(), now);
-    }
-
-    /// How fast it is, if it reports that. Its answers may come slower than it says, and it is not
-    /// believed then; where several come at once, after a pause of this proxy, it is not faster.
-    fn speed(&self) -> Option<Speed> {
-        let (execution, service) = self.report.execution.zip(self.report.service)?;
-        let rate = self.estimate.service_rate()?.min(service);
-        // A server that is slower than it says executes no faster than it answers.
-        Some(Speed { execution: execution.as_secs_f64().max(1.0 / rate), rate })
-    }
-
-    /// What says against sending a request there, for a sender that is alone, in seconds; none: it
-    /// does not report enough, or did so too long ago.
-    pub fn cost(&self, now: Timestamp) -> Option<f64> {
-        let known = self.pending > 0 || now.since(self.last_event) < FORGOTTEN;
-        let speed = self.speed().filter(|_| known)?;
-        Some(self.backlog.cost(self.pending, speed, now))
-    }
-
     /// How long it takes for a request, in seconds, by its report, or, without one, by its answers.
     pub fn answers_after(&self) -> Option<f64> {
         self.report.execution.map(|execution| execution.as_secs_f64()).or(self.took)
@@ -127,16 +97,6 @@ impl Endpoint {
     /// has few requests of this sender.
     pub fn is_starved(&self, lists: u64, long: u64) -> bool {
         self.shut.is_none() && self.pending < MOST_EXPLORING && lists.saturating_sub(self.chosen) > long
-    }
-
-    /// Whether it has room, or has to be asked anew.
-    pub(crate) fn is_open(&self) -> bool {
-        self.shut.is_none() || self.qualified.is_some()
-    }
-
-    /// Its place among those that qualify.
-    pub(crate) fn qualified(&self) -> Option<usize> {
-        self.qualified
     }
 
     /// What this sender believes about its queue and service rate.

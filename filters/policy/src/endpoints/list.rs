@@ -2,7 +2,6 @@
 
 use super::endpoint::TOOK_WEIGHT;
 use super::{Endpoint, EndpointId, Endpoints};
-use crate::backlog::Backlog;
 use crate::bid::Promises;
 use crate::estimate::{Estimate, Standing};
 use crate::failures::Failures;
@@ -88,7 +87,6 @@ impl Endpoints {
             took: None,
             report: LoadReport::default(),
             estimate: Estimate::default(),
-            backlog: Backlog::default(),
             promises: Promises::default(),
             bounced_until: Timestamp::ZERO,
             failures: Failures::default(),

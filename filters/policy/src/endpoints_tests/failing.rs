@@ -34,7 +34,7 @@ fn a_server_whose_failures_follow_each_other_is_left_alone_for_eight_intervals()
     let interval = RESET.as_millis() as u64;
     for answer in [Answer::Failed, Answer::Erred(Some(report(true)))] {
         for (attempts, apart, intervals) in [(2, 0, 1), (3, 0, 1), (2, 3, 8), (3, 50, 8), (1, 49, 1)] {
-            let bloc = left_alone(&mut Bloc { looks: 2, ..Bloc::default() }, attempts, answer, |n| apart * n);
+            let bloc = left_alone(&mut Bloc { looks: 2 }, attempts, answer, |n| apart * n);
             let mu = left_alone(&mut crate::routing::Mu::new(RESET), attempts, answer, |n| apart * n);
             let expected = intervals * interval..intervals * interval + 20;
             println!("{answer:?} {attempts} {apart}: bloc {bloc}, mu {mu}");

@@ -34,7 +34,7 @@ impl Router {
             RoutingKind::Mu => Self::Mu(Mu::new(reset_interval)),
             RoutingKind::Bloc => Self::Bloc(Bloc::default()),
             // Bids are made to the servers that BLOC would choose, but for the first attempt.
-            RoutingKind::Bid => Self::Bloc(Bloc { looks: LOOKS, alone: false }),
+            RoutingKind::Bid => Self::Bloc(Bloc { looks: LOOKS }),
             RoutingKind::Random => Self::Random(Random),
             RoutingKind::RoundRobin => Self::RoundRobin(RoundRobin::default()),
             RoutingKind::LeastRequest => Self::LeastRequest(LeastRequest),
@@ -45,13 +45,6 @@ impl Router {
     pub fn configure(&mut self, reset_interval: Duration) {
         if let Self::Mu(mu) = self {
             mu.configure(reset_interval);
-        }
-    }
-
-    /// Sets whether the sender is [alone](crate::company), which makes a difference only for bids.
-    pub fn be_alone(&mut self, alone: bool) {
-        if let Self::Bloc(bloc) = self {
-            bloc.alone = alone;
         }
     }
 

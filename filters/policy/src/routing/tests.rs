@@ -41,7 +41,7 @@ proptest! {
             for &i in &begun {
                 if let Some(id) = endpoints.find(&format!("s{i}")) {
                     endpoints.begin(id, Timestamp::ZERO);
-                    // Some report what a sender that is alone goes by, and some have no room.
+                    // Some report, and some have no room.
                     let execution = Some(Duration::from_millis(10 + i as u64));
                     let report = LoadReport { chip: true, execution, service: Some(50.0), ..LoadReport::default() };
                     match i % 5 {
@@ -50,7 +50,6 @@ proptest! {
                         _ => {}
                     }
                 }
-                router.be_alone(i % 2 == 0);
                 router.choose(&mut endpoints, length, Timestamp::ZERO, &mut rng, &mut list);
                 let distinct: BTreeSet<EndpointId> = list.iter().copied().collect();
                 prop_assert_eq!(distinct.len(), list.len(), "{:?}", kind);
@@ -186,140 +185,4 @@ fn mu_assumes_a_new_server_is_as_fast_as_the_fastest_known_one() {
     }
     let to_newcomer = first.iter().filter(|&&other| other != id).count();
     assert_eq!(to_newcomer, 3, "as fast as the other one, so they share");
-}
-
-#[test]
-fn a_sender_that_is_alone_lists_each_server_once_the_cheapest_first_chips_or_not() {
-    let (mut known, now) = (endpoints(5), Timestamp::ZERO);
-    // Each is faster than the one before it, and all have a chip but those of which two are begun.
-    for (i, execution) in [500, 400, 300, 200, 100].into_iter().enumerate() {
-        let id = known.find(&format!("s{i}")).unwrap();
-        let execution = Duration::from_millis(execution);
-        let service = Some(4.0 / execution.as_secs_f64());
-        let report = LoadReport {
-            chip: true,
-            queue: Some(0),
-            capacity: Some(99),
-            service,
-            execution: Some(execution),
-            ..LoadReport::default()
-        };
-        known.begin(id, now);
-        known.answer(id, Permit::Chip, Answer::Served(report), now);
-        known.end(id);
-    }
-    let mut rng = fastrand::Rng::with_seed(1);
-    for begun in [&[][..], &["s4"], &["s4", "s3", "s2"], &["s0", "s1"], &["s0", "s1", "s2", "s3", "s4"]] {
-        let mut endpoints = known.clone();
-        for name in begun {
-            let id = endpoints.find(name).unwrap();
-            endpoints.begin(id, now);
-        }
-        let chips = endpoints.iter().filter(|(_, endpoint)| endpoint.chips() > 0).count();
-        assert_eq!(chips, 5 - begun.len());
-        let mut router = router(RoutingKind::Bid);
-        router.be_alone(true);
-        for length in (0..8).chain(0..8) {
-            let mut list = Vec::new();
-            router.choose(&mut endpoints, length, now, &mut rng, &mut list);
-            let distinct: BTreeSet<EndpointId> = list.iter().copied().collect();
-            assert_eq!((distinct.len(), list.len()), (length.min(5), length.min(5)), "{begun:?}, {length}");
-            let first = list.first().and_then(|id| endpoints.get(*id)).map(|endpoint| endpoint.address().to_owned());
-            assert_eq!(first.as_deref(), (length > 0).then_some("s4"), "{begun:?}, {length}");
-        }
-    }
-}
-
-#[test]
-fn a_sender_that_is_alone_gives_a_server_without_a_cost_what_least_request_would() {
-    let now = Timestamp::ZERO;
-    // Pending requests of two servers with a cost, the first of which costs less, and of two
-    // without; how many of 12 requests each one gets.
-    for (pending, shares) in [
-        ([0, 0, 0, 0], [6, 0, 3, 3]),
-        ([0, 0, 0, 1], [8, 0, 4, 0]),
-        ([0, 3, 1, 0], [6, 0, 0, 6]),
-        ([1, 1, 1, 0], [0, 0, 0, 12]),
-        ([0, 2, 1, 1], [12, 0, 0, 0]),
-        ([0, 3, 1, 1], [12, 0, 0, 0]),
-        ([0, 4, 1, 1], [0, 0, 6, 6]),
-        ([0, 4, 2, 1], [0, 0, 0, 12]),
-        ([1, 1, 1, 1], [12, 0, 0, 0]),
-        ([4, 1, 2, 9], [0, 12, 0, 0]),
-        ([5, 1, 2, 9], [0, 0, 12, 0]),
-    ] {
-        let mut endpoints = endpoints(4);
-        for (i, count) in pending.into_iter().enumerate() {
-            let id = endpoints.find(&format!("s{i}")).unwrap();
-            for _ in 0..count {
-                endpoints.begin(id, now);
-            }
-            if i < 2 {
-                let execution = Some(Duration::from_millis(if i == 0 { 100 } else { 200 }));
-                let service = execution.map(|execution| 1.0 / execution.as_secs_f64());
-                let report = LoadReport { queue: Some(count), service, execution, ..LoadReport::default() };
-                endpoints.answer(id, Permit::Chip, Answer::Served(report), now);
-            }
-        }
-        let mut router = router(RoutingKind::Bid);
-        router.be_alone(true);
-        let (mut rng, mut got) = (fastrand::Rng::with_seed(1), [0; 4]);
-        for _ in 0..1_200 {
-            let mut list = Vec::new();
-            router.choose(&mut endpoints, 2, now, &mut rng, &mut list);
-            let first = endpoints.get(list[0]).unwrap().address();
-            got[(0..4).find(|i| first == format!("s{i}")).unwrap()] += 1;
-        }
-        for (got, share) in got.into_iter().zip(shares) {
-            let expected = 100 * share;
-            let off = if share % 12 == 0 { 0 } else { 60 };
-            assert!((expected - off..=expected + off).contains(&got), "{pending:?}: {got} instead of {expected}");
-        }
-    }
-}
-
-/// Always the first one.
-struct First;
-
-impl crate::rng::Rng for First {
-    fn below(&mut self, _: usize) -> usize {
-        0
-    }
-
-    fn unit(&mut self) -> f64 {
-        0.0
-    }
-}
-
-#[test]
-fn a_sender_that_is_alone_takes_the_first_of_the_cheapest_and_no_shut_one_without_a_cost() {
-    let now = Timestamp::ZERO;
-    let mut endpoints = endpoints(4);
-    let execution = Some(Duration::from_millis(100));
-    let report = LoadReport { chip: true, queue: Some(0), service: Some(10.0), execution, ..LoadReport::default() };
-    for name in ["s1", "s2"] {
-        let id = endpoints.find(name).unwrap();
-        endpoints.answer(id, Permit::Chip, Answer::Served(report), now);
-    }
-    let mut router = router(RoutingKind::Bid);
-    router.be_alone(true);
-    let mut first = |endpoints: &mut Endpoints| {
-        let mut list = Vec::new();
-        router.choose(endpoints, 2, now, &mut First, &mut list);
-        endpoints.get(list[0]).unwrap().address().to_owned()
-    };
-    for name in ["s0", "s3"] {
-        let id = endpoints.find(name).unwrap();
-        endpoints.begin(id, now);
-    }
-    assert_eq!(first(&mut endpoints), "s1");
-    for name in ["s1", "s2"] {
-        let id = endpoints.find(name).unwrap();
-        endpoints.begin(id, now);
-    }
-    let shut = endpoints.find("s3").unwrap();
-    endpoints.end(shut);
-    assert_eq!(first(&mut endpoints), "s3", "the only idle one");
-    endpoints.answer(shut, Permit::Chip, Answer::Rejected(LoadReport::default()), now);
-    assert_eq!(first(&mut endpoints), "s1");
 }

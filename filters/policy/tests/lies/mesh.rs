@@ -141,8 +141,7 @@ enum Event {
     TimeOut(usize),
 }
 
-/// How a sender chooses, and how many requests of others each server reports besides its own. A
-/// sender with bids that is alone makes none.
+/// How a sender chooses, and how many requests of others each server reports besides its own.
 pub const SENDERS: [(RoutingKind, u32); 4] =
     [(RoutingKind::Bloc, 0), (RoutingKind::Bid, 1), (RoutingKind::Bid, 0), (RoutingKind::Mu, 0)];
 

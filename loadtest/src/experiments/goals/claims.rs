@@ -32,8 +32,6 @@ pub enum Name {
     FullScanOne,
     /// One gateway: Mu.
     MuOne,
-    /// One gateway: bids.
-    BidsOne,
     /// Ten gateways: least request, two choices.
     TwoChoicesTen,
     /// Ten gateways: least request, full scan.
@@ -58,7 +56,6 @@ impl Name {
             Self::TwoChoicesOne => "two choices, 1 gateway",
             Self::FullScanOne => "full scan, 1 gateway",
             Self::MuOne => "Mu, 1 gateway",
-            Self::BidsOne => "bids, 1 gateway",
             Self::TwoChoicesTen => "two choices, 10 gateways",
             Self::FullScanTen => "full scan, 10 gateways",
             Self::MuTen => "Mu, 10 gateways",
@@ -205,13 +202,7 @@ pub const CLAIMS: &[Claim] = {
         ratio("unequal/mu-p99-full-scan-1", P99, MuOne, FullScanOne, bounds::MU_P99_FULL_SCAN),
         ratio("unequal/mu-mean-two-choices-1", Mean, MuOne, TwoChoicesOne, bounds::MU_MEAN_TWO_CHOICES),
         ratio("unequal/mu-mean-full-scan-1", Mean, MuOne, FullScanOne, bounds::MU_MEAN_FULL_SCAN),
-        ratio("unequal/bids-p99-two-choices-1", P99, BidsOne, TwoChoicesOne, 0.85),
-        ratio("unequal/bids-p99-full-scan-1", P99, BidsOne, FullScanOne, 1.0),
-        ratio("unequal/bids-mean-full-scan-1", Mean, BidsOne, FullScanOne, 1.10),
-        ratio("unequal/bids-mean-mu-1", Mean, BidsOne, MuOne, 0.97),
-        beside("unequal/bids-p99-mu-1", P99, BidsOne, Some(MuOne)),
         ratio("unequal/mu-cpu-two-choices-1", Cpu, MuOne, TwoChoicesOne, 1.60),
-        ratio("unequal/bids-cpu-two-choices-1", Cpu, BidsOne, TwoChoicesOne, 1.80),
         ratio("unequal/mu-p99-two-choices-10", P99, MuTen, TwoChoicesTen, 0.45),
         ratio("unequal/mu-p99-full-scan-10", P99, MuTen, FullScanTen, 0.75),
         ratio("unequal/mu-mean-two-choices-10", Mean, MuTen, TwoChoicesTen, 0.75),
@@ -222,7 +213,6 @@ pub const CLAIMS: &[Claim] = {
         ratio("unequal/bids-cpu-two-choices-10", Cpu, BidsTen, TwoChoicesTen, 1.80),
         nothing_lost("unequal/mu-lost-1", MuOne),
         nothing_lost("unequal/mu-lost-10", MuTen),
-        nothing_lost("unequal/bids-lost-1", BidsOne),
         nothing_lost("unequal/bids-lost-10", BidsTen),
         alone("overload/goodput", Goodput, Bloc, Bound::AtLeast(0.97)),
         alone("overload/goodput-two-choices", Goodput, TwoChoices, Bound::AtMost(0.60)),

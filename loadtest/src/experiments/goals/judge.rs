@@ -172,7 +172,7 @@ mod tests {
     /// Each figure of ours is `ours`, except that of Mu, which some claims compare with bids.
     fn value(name: Name, ours: f64) -> f64 {
         match name {
-            Name::Bids | Name::BidsOne | Name::BidsTen | Name::Bloc => ours,
+            Name::Bids | Name::BidsTen | Name::Bloc => ours,
             Name::MuOne | Name::MuTen => ours + 20.0,
             _ => 1_000.0,
         }

@@ -141,7 +141,6 @@ fn unequal(seed: u64) -> Vec<(Name, MeshSpec)> {
         (Name::TwoChoicesOne, Policy::LeastRequest, 1),
         (Name::FullScanOne, Policy::LeastRequestOfAll, 1),
         (Name::MuOne, Policy::Mu, 1),
-        (Name::BidsOne, Policy::Bid, 1),
         (Name::TwoChoicesTen, Policy::LeastRequest, 10),
         (Name::FullScanTen, Policy::LeastRequestOfAll, 10),
         (Name::MuTen, Policy::Mu, 10),
@@ -197,7 +196,7 @@ mod tests {
         assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), KINDS);
         let loads: Vec<String> = kinds.iter().map(|kind| kind.candidates[0].case.load.to_string()).collect();
         assert_eq!(loads, ["180", "180", "180", "108", "300", "300"].map(|rate| format!("poisson:{rate}")));
-        assert_eq!(kinds.iter().map(|kind| kind.candidates.len()).collect::<Vec<_>>(), [4, 4, 4, 8, 3, 3]);
+        assert_eq!(kinds.iter().map(|kind| kind.candidates.len()).collect::<Vec<_>>(), [4, 4, 4, 7, 3, 3]);
         for kind in &kinds {
             let first = &kind.candidates[0].case;
             for Candidate { case, .. } in &kind.candidates {
