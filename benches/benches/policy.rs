@@ -2,10 +2,10 @@
 //! outside the measured loop; results are checked.
 
 use bloc_benches::fleet::{SEED, Work, report, serve, server};
-use bloc_policy::admission::Admission;
 use bloc_policy::config::RoutingKind;
-use bloc_policy::estimate::{Estimate, Fleet, Limit};
-use bloc_policy::service_rate::ServiceRate;
+use bloc_policy::endpoints::estimate::{Estimate, Fleet, Limit};
+use bloc_policy::server::admission::Admission;
+use bloc_policy::server::service_rate::ServiceRate;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
 use bloc_policy::wire::bid::{self, Bid};
 use bloc_policy::wire::load_report::LoadReport;

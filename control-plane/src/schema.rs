@@ -44,8 +44,8 @@ fn unwrap(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloc_policy::config::features::table::SERVICE;
     use bloc_policy::config::{PluginSpec, ServiceSpec};
-    use bloc_policy::features::table::SERVICE;
     use std::collections::BTreeSet;
 
     /// What release 0.1.0 knows of a service: the paths of the fields and their allowed values.

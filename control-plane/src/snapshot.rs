@@ -3,10 +3,10 @@
 //! A snapshot is accepted or refused as a whole, so that a proxy never sees half an edit.
 
 use crate::digest;
+use bloc_policy::config::features::Features;
+use bloc_policy::config::features::fit::{Fitted, fit, needs};
+use bloc_policy::config::features::table::{Rule, SERVICE};
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
-use bloc_policy::features::Features;
-use bloc_policy::features::fit::{Fitted, fit, needs};
-use bloc_policy::features::table::{Rule, SERVICE};
 use bloc_policy::sync::Routes;
 use bloc_yaml as yaml;
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ use bloc_control_plane::store::Counts;
 use bloc_leases::Part;
 use bloc_node_agent::agent::status::{self, AppCpu, AppMemory, Status};
 use bloc_node_agent::{Bytes, Cores};
-use bloc_policy::latency::Histogram;
+use bloc_policy::sync::latency::Histogram;
 use promql_parser::parser::{self, Expr};
 use promql_parser::util::{ExprVisitor, walk_expr};
 use serde_json::Value;

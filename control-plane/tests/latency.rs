@@ -6,7 +6,7 @@ mod common;
 use bloc_control_plane::ReportInterval;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
-use bloc_policy::latency::histogram::bucket;
+use bloc_policy::sync::latency::histogram::bucket;
 use common::{Server, metric};
 use reqwest::StatusCode;
 use serde_json::{Value, json};

@@ -24,7 +24,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bloc_daemon::shares::NoRoom;
 use bloc_policy::config::ConfigError;
-use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
+use bloc_policy::config::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
 use std::sync::Arc;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@
 //! edge loses it. Calls of edges without a series go to `other`. So each series only grows.
 
 use super::windowed::Recent;
-use bloc_policy::latency::{Calls, Growth};
+use bloc_policy::sync::latency::{Calls, Growth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

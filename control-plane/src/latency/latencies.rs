@@ -4,8 +4,8 @@ use super::edges::{EdgeTotals, Edges};
 use super::view::{EdgeView, LatencyView};
 use super::windowed::{Moment, Windowed};
 use crate::load::MAX_SERVICES;
-use bloc_policy::latency::dispersion::NUMBERS;
-use bloc_policy::latency::{Growth, Histogram};
+use bloc_policy::sync::latency::dispersion::NUMBERS;
+use bloc_policy::sync::latency::{Growth, Histogram};
 use bloc_policy::sync::{ServerLatency, ServiceCalls, ServiceLoad};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct LatencyReport<'a> {
 struct Service {
     /// Histograms: response and execution.
     servers: Windowed,
-    /// Numbers: those of [`Calls`](bloc_policy::latency::Calls); one histogram.
+    /// Numbers: those of [`Calls`](bloc_policy::sync::latency::Calls); one histogram.
     callers: Windowed,
     /// Blocks of arrivals by proxy, weighted towards recent ones, and the slot of the last one.
     /// Each is charged to the proxy's record, and ends with it.

@@ -1,7 +1,7 @@
 //! Latencies as operators see them, over the last minute.
 
-use bloc_policy::latency::dispersion::{NUMBERS, indices};
-use bloc_policy::latency::{Calls, Growth, Histogram};
+use bloc_policy::sync::latency::dispersion::{NUMBERS, indices};
+use bloc_policy::sync::latency::{Calls, Growth, Histogram};
 use serde::Serialize;
 
 /// How long requests took, in seconds; within 5%.

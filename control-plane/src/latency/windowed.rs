@@ -1,6 +1,6 @@
 //! Counts and histograms: of the last minute, and since the start.
 
-use bloc_policy::latency::Growth;
+use bloc_policy::sync::latency::Growth;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -7,8 +7,8 @@
 //! page has executions, dispersion and edge latencies.
 
 use crate::latency::{EdgeTotals, ServiceTotals};
-use bloc_policy::latency::Histogram;
-use bloc_policy::latency::histogram::upper_bound;
+use bloc_policy::sync::latency::Histogram;
+use bloc_policy::sync::latency::histogram::upper_bound;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -56,7 +56,7 @@ impl Collector for LatencyMetrics {
                 family.encode_histogram::<NoLabelSet>(sum, histogram.count(), &buckets(histogram), None)?;
             }
         }
-        type Count = fn(&bloc_policy::latency::Calls) -> u64;
+        type Count = fn(&bloc_policy::sync::latency::Calls) -> u64;
         let counters: [(&str, &str, Count); 2] = [
             ("bloc_calls", "Requests to a service, by the caller named in the certificate", |calls| calls.requests),
             ("bloc_calls_unserved", "Requests that failed, or were rejected or refused in the end", |calls| {
@@ -91,8 +91,8 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloc_policy::latency::Calls;
-    use bloc_policy::latency::histogram::bucket;
+    use bloc_policy::sync::latency::Calls;
+    use bloc_policy::sync::latency::histogram::bucket;
     use prometheus_client::encoding::text;
     use prometheus_client::registry::Registry;
 

@@ -3,7 +3,7 @@
 use super::tests::World;
 use super::*;
 use crate::agents::cpu::CpuMessage;
-use bloc_policy::latency::Histogram;
+use bloc_policy::sync::latency::Histogram;
 use bloc_policy::sync::{Last, ServerLatency, ServiceLoad, SyncRequest};
 use serde_json::json;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::modules::Tally;
 use super::publish::Store;
 use crate::latency::{EdgeTotals, ServiceTotals};
 use crate::load::{Signals, Totals};
-use bloc_policy::features::Feature;
+use bloc_policy::config::features::Feature;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 use tokio::time::Instant;

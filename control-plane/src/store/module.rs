@@ -1,6 +1,6 @@
 //! What a proxy runs: the version and the features of its module.
 
-use bloc_policy::features::Features;
+use bloc_policy::config::features::Features;
 
 /// The longest version of a module, in bytes. A longer one, or one with anything but visible ASCII,
 /// counts as none.
@@ -16,8 +16,8 @@ pub struct Module {
 }
 
 impl Module {
-    /// From the values of [`MODULE_HEADER`](bloc_policy::features::MODULE_HEADER) and
-    /// [`FEATURES_HEADER`](bloc_policy::features::FEATURES_HEADER).
+    /// From the values of [`MODULE_HEADER`](bloc_policy::config::features::MODULE_HEADER) and
+    /// [`FEATURES_HEADER`](bloc_policy::config::features::FEATURES_HEADER).
     pub fn of(version: Option<&[u8]>, features: Option<&[u8]>) -> Self {
         let is_valid =
             |version: &&[u8]| (1..=MAX_VERSION).contains(&version.len()) && version.iter().all(u8::is_ascii_graphic);

@@ -2,7 +2,7 @@
 
 use super::proxies::Record;
 use crate::snapshot::Catalog;
-use bloc_policy::features::{Feature, Features};
+use bloc_policy::config::features::{Feature, Features};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

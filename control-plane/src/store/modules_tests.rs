@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::load::ReportInterval;
 use crate::snapshot::Snapshot;
 use crate::store::{Module, Outcome, Poll, Reach};
-use bloc_policy::features::table::{Instead, Rule};
+use bloc_policy::config::features::table::{Instead, Rule};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use serde_json::{Value, json};
 use tokio::time::timeout;

@@ -2,8 +2,8 @@
 
 use bloc_daemon::ranges::{count, refused, within};
 use bloc_policy::config::ConfigError;
-use bloc_policy::latency::Histogram;
-use bloc_policy::latency::dispersion::NUMBERS;
+use bloc_policy::sync::latency::Histogram;
+use bloc_policy::sync::latency::dispersion::NUMBERS;
 use bloc_policy::sync::{Last, ServiceCalls, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, LIMIT, until};
 use super::replicas::build;
 use super::{A, ips};
-use bloc_policy::features::{FEATURES_HEADER, Features};
+use bloc_policy::config::features::{FEATURES_HEADER, Features};
 use serde_json::{Value, json};
 
 /// Polls once with these features, and returns the service in the answer.

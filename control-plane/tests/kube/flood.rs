@@ -6,7 +6,7 @@
 
 use super::cluster::{Cluster, ControlPlane, until};
 use super::{A, ips};
-use bloc_policy::polls;
+use bloc_policy::sync::polls;
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::{Client, Response};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -99,7 +99,8 @@ impl Sidecar {
         self.nth < REFUSERS && self.mesh.refuse.load(Ordering::Relaxed)
     }
 
-    /// Polls once; returns the pause until the next poll, by the rules of `bloc_policy::polls`.
+    /// Polls once; returns the pause until the next poll, by the rules of
+    /// `bloc_policy::sync::polls`.
     async fn poll(&mut self) -> Result<Duration, String> {
         let sent = Instant::now();
         let departed = (arrivals_per_second(self.nth) * self.start.elapsed().as_secs_f64()) as u64;

@@ -4,10 +4,10 @@ use crate::browser::{Browser, in_browser};
 use crate::fleet::{Fleet, Load, Proxy};
 use bloc_control_plane::Snapshot;
 use bloc_control_plane::store::Module;
-use bloc_policy::features::Features;
-use bloc_policy::features::table::{Instead, Rule};
-use bloc_policy::latency::histogram::bucket;
-use bloc_policy::latency::{Calls, Histogram};
+use bloc_policy::config::features::Features;
+use bloc_policy::config::features::table::{Instead, Rule};
+use bloc_policy::sync::latency::histogram::bucket;
+use bloc_policy::sync::latency::{Calls, Histogram};
 use bloc_policy::sync::{ServerLatency, ServiceCalls, ServiceEvents};
 use std::time::Duration;
 

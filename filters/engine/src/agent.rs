@@ -26,20 +26,20 @@ use crate::message::Message;
 use crate::names::TICK;
 use crate::reporter::Reporter;
 use crate::vm::Vm;
-use bloc_policy::cluster_name::service_of;
+use bloc_policy::config::cluster_name::service_of;
+use bloc_policy::config::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::config::{ConfigError, ControlPlane, Services};
-use bloc_policy::cpu::Supply;
-use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
-use bloc_policy::follower::{Follower, News};
-use bloc_policy::polls::{self, Outcome, Polls, Question};
-use bloc_policy::roster::{self, Added};
+use bloc_policy::proxy::cpu::Supply;
+use bloc_policy::proxy::roster::{self, Added};
+use bloc_policy::sync::follower::{Follower, News};
+use bloc_policy::sync::polls::{self, Outcome, Polls, Question};
 use bloc_policy::sync::{Answer, SYNC_PATH, SyncRequest};
 use bloc_policy::units::Timestamp;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The tick period of all other VMs; less than [`LEASE`](bloc_policy::follower::LEASE).
+/// The tick period of all other VMs; less than [`LEASE`](bloc_policy::sync::follower::LEASE).
 const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
 /// Ticks may come more often than [`TICK`], because of the queue. The agent works at most once
 /// within this time.

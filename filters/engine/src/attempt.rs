@@ -64,7 +64,7 @@ pub struct Attempt<H: Host> {
     /// The cluster that counts it, if its server no longer belongs to that cluster.
     elsewhere: Option<Shared<H>>,
     phase: Phase,
-    /// Whether its request [explores](bloc_policy::discovery), so that no budget limits its
+    /// Whether its request [explores](bloc_policy::sender::discovery), so that no budget limits its
     /// retries.
     explores: bool,
 }

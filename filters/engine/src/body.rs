@@ -1,7 +1,7 @@
 //! Reads what a request's headers say of its body.
 
 use crate::host::{Map, Stream};
-use bloc_policy::body::Body;
+use bloc_policy::wire::body::Body;
 use bloc_policy::wire::headers::{CONTENT_LENGTH, CONTENT_TYPE};
 
 /// What the headers say of the body of a request; if it `ends` with them, it has none. Costs one

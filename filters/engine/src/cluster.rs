@@ -6,9 +6,9 @@ use crate::metrics::{Counters, events};
 use crate::views::View;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::endpoints::EndpointId;
-use bloc_policy::rng::Rng;
 use bloc_policy::sender::Sender;
 use bloc_policy::units::Timestamp;
+use bloc_policy::units::rng::Rng;
 use std::cell::RefCell;
 use std::rc::Rc;
 

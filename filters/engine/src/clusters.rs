@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::names::MAX_CLUSTERS;
 use crate::parameters::Parameters;
 use crate::views::Views;
-use bloc_policy::cluster_name::service_of;
+use bloc_policy::config::cluster_name::service_of;
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -7,9 +7,9 @@
 //! come while anything is borrowed, so a step must not borrow what a callback borrows.
 //!
 //! A trap without a panic (out of memory, stack overflow, a VM ended by the host) runs none of
-//! this. Then other workers put right the count and the places, see [`bloc_policy::count`] and
-//! [`bloc_policy::limiter`]; held requests wait until their clients or Envoy time out, and the
-//! crash is not counted.
+//! this. Then other workers put right the count and the places, see [`bloc_policy::server::count`]
+//! and [`bloc_policy::server::limiter`]; held requests wait until their clients or Envoy time out,
+//! and the crash is not counted.
 
 use std::cell::RefCell;
 use std::rc::Rc;

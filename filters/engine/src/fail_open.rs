@@ -1,12 +1,12 @@
 //! Fail-open: what the filters do in a VM that starts after too many crashes, see
-//! [`bloc_policy::crashes`]. Requests and responses pass without our headers (otherwise a caller
-//! could choose its server). Nothing else is read, decided or counted. The first tick after that
-//! puts the plugin configuration in force.
+//! [`bloc_policy::proxy::crashes`]. Requests and responses pass without our headers (otherwise a
+//! caller could choose its server). Nothing else is read, decided or counted. The first tick after
+//! that puts the plugin configuration in force.
 
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, MetricKind, Stream};
 use crate::names::CRASHES_KEY;
-use bloc_policy::crashes::Crashes;
+use bloc_policy::proxy::crashes::Crashes;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, REJECT};
 

@@ -5,7 +5,7 @@
 //! call fails or panics: a binding returns nothing where its proxy has nothing. No call runs a
 //! filter before it returns, except those that are documented as the last of a callback.
 
-use bloc_policy::shared::Shared;
+use bloc_policy::proxy::shared::Shared;
 use bloc_policy::units::Timestamp;
 use std::hash::Hash;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! What a thread measures of latencies until it hands them over, with the counters.
 
 use crate::host::Host;
-use bloc_policy::latency::dispersion::Slots;
-use bloc_policy::latency::histogram::{Recorder, bucket};
-use bloc_policy::latency::store::{Side, hand_over};
-use bloc_policy::latency::{Calls, Growth};
+use bloc_policy::sync::latency::dispersion::Slots;
+use bloc_policy::sync::latency::histogram::{Recorder, bucket};
+use bloc_policy::sync::latency::store::{Side, hand_over};
+use bloc_policy::sync::latency::{Calls, Growth};
 use bloc_policy::units::Timestamp;
 
 /// The latencies of a service that this proxy stands in front of.

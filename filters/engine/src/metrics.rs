@@ -7,7 +7,7 @@
 //! traffic, and by five after it.
 
 use crate::host::{Host, MetricKind};
-use bloc_policy::count::{Gauges, Side};
+use bloc_policy::server::count::{Gauges, Side};
 use std::marker::PhantomData;
 
 /// The kinds of events that are counted together, such as those of an inbound service.
@@ -123,7 +123,7 @@ impl<H: Host> Gauge<H> {
 }
 
 /// The two gauges of requests in flight, the same for all threads of this proxy: see
-/// [`bloc_policy::count`].
+/// [`bloc_policy::server::count`].
 #[derive(Clone)]
 pub struct InFlight<H: Host>([Gauge<H>; 2]);
 

@@ -36,7 +36,7 @@ impl Plugin {
 /// hand the counters over.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// The last crashes of all threads in the shared data, see [`bloc_policy::crashes`].
+/// The last crashes of all threads in the shared data, see [`bloc_policy::proxy::crashes`].
 pub const CRASHES_KEY: &str = "bloc/crashes";
 
 /// The most clusters and services that a thread keeps state for; requests of others pass unchanged.

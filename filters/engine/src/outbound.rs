@@ -3,7 +3,8 @@
 //!
 //! Envoy's router combines the retry conditions of the route with those in the request's headers,
 //! and takes the number of retries from the header, if there is one. So the header gives the number
-//! of retries in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
+//! of retries in all, and `bloc.attempt` ends those of each kind
+//! ([`bloc_policy::sender::retries`]).
 //!
 //! Fail-open: a request to a service without configuration, or without a known server, passes
 //! without a list, and Envoy's fallback policy places it.

@@ -3,9 +3,9 @@
 //! application is beside them: all services and all configurations have the same.
 
 use crate::names::Plugin;
-use bloc_policy::cluster_name::{parameters_of, service_of};
+use bloc_policy::config::cluster_name::{parameters_of, service_of};
 use bloc_policy::config::{ControlPlane, PluginConfig, ServiceParameters, Services};
-use bloc_policy::cpu::ServerCpu;
+use bloc_policy::proxy::cpu::ServerCpu;
 
 /// Names a plugin configuration in force in this thread. A later one has a greater id; no id is
 /// used again.

@@ -1,19 +1,21 @@
 //! The queue in front of an application: holds requests (pause) and lets them go (resume) when it
-//! is their turn. [`bloc_policy::wait_queue`] decides whose turn it is, and how long each may wait.
+//! is their turn. [`bloc_policy::server::wait_queue`] decides whose turn it is, and how long each
+//! may wait.
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::held::Held;
 use crate::host::{Host, Stream};
 use crate::message::Message;
 use crate::parameters::PluginId;
+use bloc_policy::server::wait_queue::{self, WaitQueue};
 use bloc_policy::units::{Concurrency, Timestamp};
-use bloc_policy::wait_queue::{self, WaitQueue};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// A request that has waited too long is found within this time.
 const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
-/// A sign of life for the limiter several times within [`bloc_policy::limiter::WORKER_TIMEOUT`].
+/// A sign of life for the limiter several times within
+/// [`bloc_policy::server::limiter::WORKER_TIMEOUT`].
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);

@@ -7,10 +7,10 @@
 
 use crate::host::{Host, PostAnswer};
 use crate::service_metrics::ServiceMetrics;
-use bloc_policy::latency::store::{self, Side};
-use bloc_policy::latency::{BUCKETS, Calls, Growth, Histogram};
-use bloc_policy::polls;
-use bloc_policy::reports::{End, ReportId, Reports};
+use bloc_policy::sync::latency::store::{self, Side};
+use bloc_policy::sync::latency::{BUCKETS, Calls, Growth, Histogram};
+use bloc_policy::sync::polls;
+use bloc_policy::sync::reports::{End, ReportId, Reports};
 use bloc_policy::sync::{Last, ServerLatency, ServiceCalls, ServiceLoad};
 use bloc_policy::units::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

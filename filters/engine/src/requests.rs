@@ -10,9 +10,9 @@
 //! entry.
 
 use crate::parameters::PluginId;
-use bloc_policy::bid::BidPosition;
 use bloc_policy::endpoints::EndpointId;
-use bloc_policy::retries::Retries;
+use bloc_policy::routing::bid::BidPosition;
+use bloc_policy::sender::retries::Retries;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::endpoints::RequestKey;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};

@@ -2,8 +2,8 @@
 //!
 //! Each thread writes what it sees, and the last one wins. So a value may be missing, or be that of
 //! a request which is long over: after a crash, or when two requests came to an empty server at
-//! once, and both threads saw one before theirs. [`bloc_policy::age`] makes that harmless. All
-//! threads read the same clock.
+//! once, and both threads saw one before theirs. [`bloc_policy::server::bid::age`] makes that
+//! harmless. All threads read the same clock.
 //!
 //! Not in a gauge, which would be cheaper: a point on a clock means nothing to those who read
 //! metrics, and a hot restart adds up the gauges of two processes.

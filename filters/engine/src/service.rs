@@ -2,7 +2,7 @@
 //! filter.
 //!
 //! The requests in flight are counted in a gauge that all threads of the proxy share;
-//! [`bloc_policy::count`] puts it right when a VM is lost.
+//! [`bloc_policy::server::count`] puts it right when a VM is lost.
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::Host;
@@ -16,16 +16,16 @@ pub use crate::service_metrics::Served;
 use crate::service_metrics::ServiceMetrics;
 use crate::views::{View, Views};
 use bloc_policy::config::ServiceParameters;
-use bloc_policy::count::{self, Count};
-use bloc_policy::departures::{Flag, Totals};
-use bloc_policy::rng::Rng;
 use bloc_policy::server::Server;
+use bloc_policy::server::count::{self, Count};
+use bloc_policy::server::departures::{Flag, Totals};
+use bloc_policy::units::rng::Rng;
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
 /// The tick period while the threads recount their requests: several times within
-/// [`bloc_policy::limiter::WORKER_TIMEOUT`].
+/// [`bloc_policy::server::limiter::WORKER_TIMEOUT`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
 /// What a request met when it was admitted; needed when it is answered.

@@ -3,7 +3,7 @@
 
 use crate::host::Host;
 use crate::metrics::{Counters, Gauge, InFlight, Total, events};
-use bloc_policy::count;
+use bloc_policy::server::count;
 use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 
 events! {

@@ -4,7 +4,7 @@ use crate::host::Host;
 use crate::names::MAX_CLUSTERS;
 use crate::parameters::Parameters;
 use crate::service::Service;
-use bloc_policy::inserted::inserted;
+use bloc_policy::units::inserted::inserted;
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -2,8 +2,9 @@
 //! as work, neither at the server nor at the sender, until it carries some again.
 //!
 //! The filters are not called for bodies. So a tick asks the proxy, in each stream's own context,
-//! how many bytes it has carried; [`bloc_policy::activity`] decides whether it is idle. An ordinary
-//! answer ends before any tick looks: it costs an entry in a table, and no call to the proxy.
+//! how many bytes it has carried; [`bloc_policy::proxy::activity`] decides whether it is idle. An
+//! ordinary answer ends before any tick looks: it costs an entry in a table, and no call to the
+//! proxy.
 //!
 //! Each thread has one table of open answers. About once a second a tick, or a request that hands
 //! the counters over, notes which answers were already there the last time. Only if there are any
@@ -17,8 +18,8 @@ use crate::names::TICK;
 use crate::parameters::PluginId;
 use crate::queue::Turns;
 use crate::services;
-use bloc_policy::activity::{Activity, Carried, Change};
 use bloc_policy::endpoints::EndpointId;
+use bloc_policy::proxy::activity::{Activity, Carried, Change};
 use bloc_policy::units::Timestamp;
 use slotmap::{SlotMap, new_key_type};
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! The answer of the control plane.
 
 use crate::parameters;
-use bloc_policy::cluster_name::parameters_of;
 use bloc_policy::config::ConfigError;
+use bloc_policy::config::cluster_name::parameters_of;
 use bloc_policy::sender::Sender;
 use bloc_policy::server::Server;
 use bloc_policy::sync::{Answer, State, SyncResponse};

@@ -6,9 +6,9 @@
 //! and what the other thread does between any two steps, is open.
 #![allow(missing_docs, reason = "tests")]
 
-use bloc_policy::follower::{Follower, Stamp};
-use bloc_policy::roster::{self, Added};
-use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::proxy::roster::{self, Added};
+use bloc_policy::proxy::shared::{Cas, Shared};
+use bloc_policy::sync::follower::{Follower, Stamp};
 use bloc_policy::units::Timestamp;
 use loom::sync::{Arc, Mutex};
 use loom::thread;

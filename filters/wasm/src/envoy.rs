@@ -6,7 +6,7 @@
 use crate::abi::{self, OK, header, in_context, owned, property};
 use crate::stream::EnvoyStream;
 use bloc_engine::host::{Host, MetricKind, Post, PostAnswer};
-use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::proxy::shared::{Cas, Shared};
 use bloc_policy::sync::REPLICA_HEADER;
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;

@@ -2,7 +2,7 @@
 //! reached its largest size.
 
 use bloc_policy::endpoints::{Answer, Permit};
-use bloc_policy::retries::Retries;
+use bloc_policy::sender::retries::Retries;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid::Bid;
 use std::time::Duration;

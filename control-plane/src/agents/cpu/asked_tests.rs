@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::load::ReportInterval;
-use bloc_policy::latency::Histogram;
+use bloc_policy::sync::latency::Histogram;
 use bloc_policy::sync::{ServerLatency, ServiceLoad};
 use serde_json::json;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::replica::{Reply, Truth};
 use bloc_policy::config::Services;
-use bloc_policy::follower::{Follower, Stamp};
+use bloc_policy::sync::follower::{Follower, Stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 

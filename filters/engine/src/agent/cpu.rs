@@ -1,12 +1,12 @@
 //! What the agent does with the CPU that the control plane tells of: [`Supply`] shares it among the
 //! threads, each of which tells the services that it stands in front of.
 //!
-//! [`Supply`]: bloc_policy::cpu::Supply
+//! [`Supply`]: bloc_policy::proxy::cpu::Supply
 
 use super::Agent;
 use crate::host::Host;
-use bloc_policy::cpu::ServerCpu;
-use bloc_policy::polls::Question;
+use bloc_policy::proxy::cpu::ServerCpu;
+use bloc_policy::sync::polls::Question;
 
 impl<H: Host> Agent<H> {
     /// The answer to this question says this of the CPU.

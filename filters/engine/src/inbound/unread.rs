@@ -2,7 +2,7 @@
 
 use crate::body::body;
 use crate::host::{Map, Number, Stream, Text};
-use bloc_policy::body::Body;
+use bloc_policy::wire::body::Body;
 use bloc_policy::wire::headers::EXPECT;
 
 /// The size of the whole request in bytes, if it must be read before the answer. `limit`: that of

@@ -4,7 +4,7 @@ use crate::host::{FakeHost, Process};
 use crate::thread::{SECOND, Thread};
 use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
-use bloc_policy::roster;
+use bloc_policy::proxy::roster;
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::host::{FakeHost, Seen};
 use crate::thread::{Thread, arrived, came};
 use bloc_engine::names::MAX_CLUSTERS;
 use bloc_engine::root::Root;
-use bloc_policy::follower::Follower;
+use bloc_policy::sync::follower::Follower;
 use std::rc::Rc;
 
 const ASKS: &str = r#"{"controlPlane":{"cluster":"a"}}"#;

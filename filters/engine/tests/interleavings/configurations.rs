@@ -3,8 +3,8 @@
 use crate::host::{FakeHost, Headers, Process};
 use crate::thread::{Thread, arrived};
 use bloc_engine::root::Root;
-use bloc_policy::follower::{Follower, Stamp};
-use bloc_policy::roster;
+use bloc_policy::proxy::roster;
+use bloc_policy::sync::follower::{Follower, Stamp};
 use std::time::Duration;
 
 fn inbound(capacity: u32, concurrency: u32) -> String {

@@ -3,7 +3,7 @@
 use crate::host::{FakeHost, Headers, Process, Seen};
 use crate::thread::{SECOND, Thread, came};
 use bloc_engine::root::Root;
-use bloc_policy::crashes::{LIMIT, WINDOW};
+use bloc_policy::proxy::crashes::{LIMIT, WINDOW};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A fake host: the state that Envoy's threads share, and streams whose headers a test can see.
 
 use bloc_engine::host::{Host, Map, MetricKind, Number, Post, Reply, Stream, Text};
-use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::proxy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -5,7 +5,7 @@ use crate::host::{FakeHost, Process, Seen};
 use crate::thread::{SECOND, Thread, came};
 use bloc_engine::names::MAX_CLUSTERS;
 use bloc_engine::root::Root;
-use bloc_policy::roster;
+use bloc_policy::proxy::roster;
 
 struct Sidecar {
     thread: Thread,

@@ -3,7 +3,7 @@
 use crate::host::Process;
 use crate::inbound::{ANSWER, Request, Server};
 use crate::thread::Thread;
-use bloc_policy::shared::Shared;
+use bloc_policy::proxy::shared::Shared;
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::host::{FakeHost, Process};
 use crate::thread::Thread;
 use bloc_engine::host::PostAnswer;
 use bloc_engine::root::Root;
-use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
+use bloc_policy::config::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use serde_json::Value;
 use std::rc::Rc;
 

@@ -7,9 +7,15 @@
 //! camelCase, no unknown fields, durations such as `250ms`. Validation turns them into types with
 //! private fields ([`ServiceParameters`], [`PluginConfig`]). Every error is a [`ConfigError`] that
 //! names the path, the value and the allowed range.
+//!
+//! [`features`]: what a neighbour of another version is sent. [`cluster_name`]: which service a
+//! cluster belongs to, and which of its endpoints it has.
 
+pub mod cluster_name;
 mod duration;
 mod error;
+pub mod features;
+pub(crate) mod members;
 mod number;
 mod plugin;
 mod route_retries;

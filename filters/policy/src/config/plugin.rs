@@ -3,8 +3,8 @@
 use super::duration::duration;
 use super::error::ConfigError;
 use super::service::{ServiceSpec, Services, ServicesSpec};
-use crate::features::{self, Feature};
-use crate::inserted::once;
+use crate::config::features::{self, Feature};
+use crate::units::inserted::once;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::error::ConfigError;
 use super::number::integer;
-use crate::inserted::try_inserted;
+use crate::units::inserted::try_inserted;
 use std::collections::BTreeMap;
 
 /// The retries that Envoy allows where a retry policy gives no number.

@@ -13,7 +13,7 @@ use super::duration::{HOUR, MILLISECOND, duration};
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;
-use crate::inserted::{inserted, once, try_inserted};
+use crate::units::inserted::{inserted, once, try_inserted};
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

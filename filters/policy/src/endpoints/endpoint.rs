@@ -1,8 +1,8 @@
 //! One server, as a sender sees it.
 
-use crate::bid::Promises;
-use crate::estimate::Estimate;
-use crate::failures::Failures;
+use super::trust::Promises;
+use crate::endpoints::estimate::Estimate;
+use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use slotmap::new_key_type;
@@ -37,7 +37,7 @@ pub struct Endpoint {
     /// How many these were when it served last.
     pub(super) struck_before: u32,
     pub(super) struck: Timestamp,
-    /// `explored` at the last [`Endpoints::meet`].
+    /// `explored` at the last [`super::Endpoints::meet`].
     pub(super) met: u64,
     /// The number of the last list in which it was the first.
     pub(super) chosen: u64,

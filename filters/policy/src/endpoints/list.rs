@@ -1,10 +1,10 @@
 //! Which servers there are, and when a sender forgets one or its report.
 
 use super::endpoint::TOOK_WEIGHT;
+use super::trust::Promises;
 use super::{Endpoint, EndpointId, Endpoints};
-use crate::bid::Promises;
-use crate::estimate::{Estimate, Standing};
-use crate::failures::Failures;
+use crate::endpoints::estimate::{Estimate, Standing};
+use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use hashbrown::HashSet;

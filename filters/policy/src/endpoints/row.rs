@@ -1,7 +1,7 @@
 //! Rows of servers, from which a routing draws.
 
 use super::endpoint::{Endpoint, EndpointId};
-use crate::estimate::Standing;
+use crate::endpoints::estimate::Standing;
 use crate::units::Timestamp;
 use slotmap::SlotMap;
 

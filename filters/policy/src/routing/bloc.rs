@@ -20,8 +20,8 @@
 use super::policy::Routing;
 use super::two_choices::{draw_best_of, draw_better_of_two};
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// BLOC's selection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,8 +7,8 @@
 use super::policy::Routing;
 use super::two_choices::draw_better_of_two;
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// Least request, two choices.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,6 +6,7 @@
 //! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the
 //! others for the retries. [`Router`] is the one that the parameters ask for.
 
+pub mod bid;
 mod bloc;
 mod least_request;
 mod mu;

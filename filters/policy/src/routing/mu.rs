@@ -2,8 +2,8 @@
 //! equation 4.1).
 //!
 //! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i`
-//! (requests/s) of [`crate::estimate`]. Ties go to the first server from a random start. The list
-//! for the retries goes on with the next smallest.
+//! (requests/s) of [`crate::endpoints::estimate`]. Ties go to the first server from a random start.
+//! The list for the retries goes on with the next smallest.
 //!
 //! Shut servers ([`crate::endpoints`]), which rejected or failed within the reset interval, are
 //! left out. When it has passed, each choice among `n` servers probes such a server with
@@ -30,7 +30,7 @@
 //!
 //! Deviations:
 //! 1. the measure against herding, on which the paper is silent;
-//! 2. see [`crate::estimate`];
+//! 2. see [`crate::endpoints::estimate`];
 //! 3. shut servers are left out: the paper has no failures;
 //! 4. the steps.
 //!
@@ -38,10 +38,10 @@
 //! none for a probe.
 
 use super::policy::Routing;
+use crate::endpoints::estimate::{Fleet, Standing};
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::estimate::{Fleet, Standing};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 use std::time::Duration;
 
 /// The weight of the newest observation in the means that tell how many senders there are.

@@ -1,8 +1,8 @@
 //! What every routing policy does.
 
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// A way to choose servers.
 pub trait Routing {

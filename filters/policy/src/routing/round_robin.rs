@@ -3,8 +3,8 @@
 
 use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// Round robin.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,8 +8,8 @@ use super::random::Random;
 use super::round_robin::RoundRobin;
 use crate::config::RoutingKind;
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 use std::time::Duration;
 
 /// The routing that the parameters ask for.

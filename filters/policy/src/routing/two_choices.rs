@@ -5,8 +5,8 @@
 //! that it looks at.
 
 use crate::endpoints::{EndpointId, Row};
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// Draws `length` servers from a row without replacement, each the better of two (fewer pending
 /// requests; at a tie the one drawn first). Drawn servers move to the row's end.

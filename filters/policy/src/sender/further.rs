@@ -3,8 +3,8 @@
 
 use super::{Attempt, Sender};
 use crate::endpoints::Endpoint;
-use crate::rng::Rng;
 use crate::units::Timestamp;
+use crate::units::rng::Rng;
 
 /// One of so many answers of an open server is looked at for marks.
 const LOOKS_FOR_MARKS: usize = 8;

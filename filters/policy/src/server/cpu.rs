@@ -8,7 +8,7 @@
 
 use super::Server;
 use super::provided::Provided;
-use crate::cpu::ServerCpu;
+use crate::proxy::cpu::ServerCpu;
 
 impl Server {
     /// The application has this CPU from now on. All configurations share that, but the capacity of

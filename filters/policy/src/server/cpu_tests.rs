@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{CapacitySpec, ServiceParameters, ServiceSpec};
-use crate::departures::Totals;
+use crate::server::departures::Totals;
 use crate::units::{Concurrency, Timestamp};
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! `180.5` accepts an expected response time of at most 180.5 ms, `any` accepts every one.
 //! `180.5;exec=52.1` is for a server that has announced `fleet` in its load report, and says what
-//! the fleet's execution time is: [`crate::bid::offer`] has what is compared then. A request
+//! the fleet's execution time is: [`super::offer::offer`] has what is compared then. A request
 //! without the header comes from a caller that does not read our answers.
 
 use super::decimal::{decimal, micros, millis, write_thousandths};

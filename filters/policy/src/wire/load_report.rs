@@ -8,7 +8,7 @@
 //! RFC demands. Reading and writing allocate nothing but the caller's buffer.
 
 use super::decimal::{MOST_THOUSANDTHS, decimal, micros, millis, write_integer, write_thousandths};
-use crate::bid::offer;
+use super::offer::offer;
 use crate::units::Ratio;
 use std::time::Duration;
 

@@ -10,13 +10,16 @@
 //! | `x-bloc-endpoints` | [`endpoints`] | `bloc.outbound` | Envoy's router and `bloc.attempt` |
 //! | `x-bloc-why` | [`why`] | either | people |
 //!
-//! Nothing here decides anything. A value that cannot be read is none, and never an error.
+//! A value that cannot be read is none, and never an error. [`offer`] is the arithmetic of offers,
+//! which both sides need; [`body`] says which bodies are too large to be held or sent again.
 
 pub mod bid;
+pub mod body;
 pub mod decimal;
 pub mod endpoints;
 pub mod headers;
 pub mod load_report;
+pub mod offer;
 pub mod orca;
 pub mod reason;
 pub mod why;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `capacity;queue=10;limit=10;expected=550` | 10 requests were in the server, it admits 10, and one more would have been answered after 550 ms |
 //! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 ms |
-//! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | the offer ([`crate::bid`]) was 350 ms, as far as the load report shows: the server compares an execution time without its error |
+//! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | the offer ([`super::offer`]) was 350 ms, as far as the load report shows: the server compares an execution time without its error |
 //! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held for too long |
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |

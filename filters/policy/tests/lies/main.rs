@@ -13,7 +13,7 @@
 //! | calls itself slow or full (`mu`) | `10 * resetInterval`, and a choice for each server | `estimate::HORIZON` |
 //! | rejects everything (`bloc`, `bid`) | `resetInterval` after each rejection | [`bloc_policy::endpoints`] |
 //! | grants chips that it does not have (`bloc`) | not at all: of two servers the one with fewer pending requests is tried | [`bloc_policy::routing::Bloc`] |
-//! | takes every bid (`bid`) | until two of its answers took more than twice their bids | [`bloc_policy::bid::Promises`] |
+//! | takes every bid (`bid`) | until two of its answers took more than twice their bids | [`bloc_policy::routing::bid::Promises`] |
 
 mod attraction;
 mod mesh;

@@ -2,10 +2,10 @@
 //! order.
 
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
-use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;
+use bloc_policy::server::departures::{Flag, Totals};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::{self, Bid, Caller};
 use bloc_policy::wire::load_report::LoadReport;

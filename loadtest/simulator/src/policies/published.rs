@@ -17,7 +17,7 @@
 //! answer in zero time is skipped; 2. the cap of 200 on the limit is fixed.
 
 use super::{ServerModel, Verdict};
-use bloc_policy::admission::Admission;
+use bloc_policy::server::admission::Admission;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
 use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;

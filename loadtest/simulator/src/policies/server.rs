@@ -1,10 +1,10 @@
 //! The models in front of a server.
 
 use super::{ServerModel, Verdict};
-use bloc_policy::capacity::Capacity;
 use bloc_policy::config::ServiceParameters;
-use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::server::Server;
+use bloc_policy::server::capacity::Capacity;
+use bloc_policy::server::departures::{Flag, Totals};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;

@@ -1,0 +1,429 @@
+//! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper,
+//! sections 5.4.2 and 5.4.3).
+//!
+//! | file | decides |
+//! |---|---|
+//! | [`estimate`] | what a sender believes about a server between two reports |
+//! | [`failures`] | how often a server fails, and which of its failures count against it |
+//! | `trust` | whether a server's acceptance of a bid means anything |
+//!
+//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its *last
+//! event*, a point in time. Every answer, rejection and failure sets it to now, and so does a
+//! probe.
+//!
+//! | event | chips | last event | shut |
+//! |---|---|---|---|
+//! | added | 1 | now | no |
+//! | an attempt begins, with a chip | -1 | | |
+//! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server has not answered other attempts | |
+//! | answered with a chip / without | +1, or +2 while chips are *owed*, at most `max_chips` / +0 | now | no / no after a probe |
+//! | rejected, not in the cluster, or its answers [ask to leave it alone](crate::wire::headers::MARKS) | 0 | now | yes |
+//! | bounced for its bid, or rejected for its deadline | +1 if one was spent | now | no after a probe |
+//! | a failure that [counts](crate::endpoints::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
+//! | the same, and the server has not served since another such failure, or has said nothing for a quarter of a reset interval | 0 | seven reset intervals from now | yes |
+//! | an error of the client that [counts](crate::endpoints::failures) / does not | +0 / as answered | now | yes / no after a probe |
+//! | a failure that does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
+//! | given up by its caller | +1 if one was spent | | |
+//! | given up, and the server hangs: nothing was heard from it since its pending attempts began, a reset interval ago or more | +0 | later, by what it has not answered | yes |
+//!
+//! A routing that does not ask for chips ([`crate::routing::Mu`]) leaves out a *shut* server until
+//! `reset_interval` has passed since it was shut or probed. Then an attempt probes it. A shut
+//! server gets no chip back, and other servers' failures are not compared with its own.
+//!
+//! Qualified endpoints are in a dense array, the others in a tree ordered by last event, so
+//! choosing costs the same among ten endpoints as among a thousand. Each move between them costs
+//! `O(log n)`, and a request causes at most one.
+//!
+//! A server is owed the chips that failures have cost it, until it rejects. Without this one that
+//! was away, and has no capacity, would get less than the others as long as these hold theirs. A
+//! newcomer is owed as many as the others may have requests on average.
+//!
+//! Cold start: one chip each, so every server may be tried once before it has answered.
+//!
+//! Deviations from the paper:
+//! 1. chips are bounded by `max_chips` (in the paper the counter may grow by one with each probe);
+//! 2. a forced attempt counts as an event as a probe does, so that a sender for which no server
+//!    qualifies tries them in turn instead of hammering one;
+//! 3. a failure costs a chip, so that a dead server is left alone like one that rejected once its
+//!    chips are spent, and one that fails fast does not look better than the others;
+//! 4. a rejection for a deadline by a server with a queue says nothing about the server: it keeps
+//!    its chips;
+//! 5. shut servers;
+//! 6. owed chips;
+//! 7. a server that has not answered the last `n` attempts is left alone for `n` reset intervals,
+//!    at most 8, so that one that hangs does not attract a request in each interval; likewise one
+//!    whose failures follow each other, and one whose answers time out.
+
+mod attempt;
+mod endpoint;
+pub mod estimate;
+pub mod failures;
+mod list;
+mod row;
+mod shut;
+mod trust;
+
+pub use attempt::{Answer, Permit};
+pub use endpoint::{Endpoint, EndpointId};
+pub(crate) use row::Row;
+pub use trust::Promises;
+
+use crate::endpoints::estimate::{Limit, Standing};
+use crate::endpoints::failures::Peers;
+use crate::units::Timestamp;
+use crate::wire::bid::Bid;
+use endpoint::Shut;
+use hashbrown::HashMap;
+use slotmap::SlotMap;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A server that does not answer, or fails again and again, is left alone for at most this many
+/// reset intervals.
+const MOST_INTERVALS: u32 = 8;
+
+/// A failure of a server that was silent for this part of a reset interval is a timeout.
+const SILENT: u32 = 4;
+
+/// So many servers that do not qualify are looked at, so that a choice among many costs no more.
+const LOOKED_AT: usize = 64;
+
+/// How much longer than a reset interval a server is left alone that has not answered the last
+/// `unheard` attempts: an interval for each but the first.
+fn silence(unheard: u32, reset_interval: Duration) -> Duration {
+    reset_interval * (unheard.clamp(1, MOST_INTERVALS) - 1)
+}
+
+/// What the servers are compared with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compared {
+    failures: Peers,
+    client_errors: Peers,
+}
+
+/// The servers of one cluster.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    reset_interval: Duration,
+    max_chips: u32,
+    by_address: HashMap<Box<str>, EndpointId>,
+    table: SlotMap<EndpointId, Endpoint>,
+    all: Vec<EndpointId>,
+    /// What a routing that looks at every server reads, in the order of `all`, so that it need not
+    /// read the table.
+    standings: Vec<Standing>,
+    qualified: Vec<EndpointId>,
+    waiting: BTreeSet<(Timestamp, EndpointId)>,
+    peers: Compared,
+    /// The mean queue in requests; only kept for a routing that looks at all servers.
+    mean_queue: f64,
+    /// The place last checked for an old report, and the time of that check.
+    looked_at: usize,
+    surveyed: Timestamp,
+}
+
+impl Endpoints {
+    /// No servers yet; an endpoint without a chip is left alone for `reset_interval`.
+    pub fn new(reset_interval: Duration, max_chips: u32) -> Self {
+        Self {
+            reset_interval,
+            max_chips: max_chips.max(1),
+            by_address: HashMap::new(),
+            table: SlotMap::with_key(),
+            all: Vec::new(),
+            standings: Vec::new(),
+            qualified: Vec::new(),
+            waiting: BTreeSet::new(),
+            peers: Compared::default(),
+            mean_queue: 0.0,
+            looked_at: 0,
+            surveyed: Timestamp::ZERO,
+        }
+    }
+
+    /// Applies new parameters; what is known of the servers stays.
+    pub fn configure(&mut self, reset_interval: Duration, max_chips: u32) {
+        self.reset_interval = reset_interval;
+        self.max_chips = max_chips.max(1);
+        for endpoint in self.table.values_mut() {
+            endpoint.chips = endpoint.chips.min(self.max_chips);
+        }
+    }
+
+    /// Begins an attempt to this server: spends a chip or sets the last event to now, and counts
+    /// the attempt as pending.
+    pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
+        self.requalify(now);
+        let endpoint = self.table.get_mut(id)?;
+        endpoint.pending += 1;
+        if endpoint.unheard == 0 {
+            endpoint.unheard_since = now;
+        }
+        endpoint.unheard = endpoint.unheard.saturating_add(1);
+        endpoint.estimate.sent(endpoint.pending, now);
+        let asked = now.after(silence(endpoint.unheard, self.reset_interval));
+        if let Some(shut) = &mut endpoint.shut {
+            *shut = Shut { until: asked.after(self.reset_interval), is_probed: true };
+        }
+        self.note(id);
+        let endpoint = self.table.get_mut(id)?;
+        let permit = if endpoint.chips > 0 {
+            endpoint.chips -= 1;
+            Permit::Chip
+        } else {
+            let permit = if endpoint.qualified.is_some() { Permit::Probe } else { Permit::Forced };
+            self.restart(id, asked);
+            permit
+        };
+        self.settle(id, now);
+        Some(permit)
+    }
+
+    /// Records how an attempt, sent by this `permit`, was answered. Its [`end`](Self::end) is
+    /// reported separately, because the body of the answer is still to come.
+    pub fn answer(&mut self, id: EndpointId, permit: Permit, answer: Answer, now: Timestamp) {
+        self.answer_after(id, permit, answer, Duration::MAX, now);
+    }
+
+    /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
+    /// long the server has said nothing.
+    pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
+        let limit = Limit::new(self.all.len(), self.mean_queue);
+        if answer != Answer::GivenUp {
+            self.restart(id, now);
+        }
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        // The server has been silent since its pending attempts began, or, if one of them began
+        // before its last answer, since that. A caller that gives up within a reset interval proves
+        // nothing, nor does one while a stream is open; a timeout does.
+        let no_others = endpoint.unheard >= endpoint.pending;
+        let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
+        let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
+        let times_out = answer == Answer::Failed && silent.min(took) >= self.reset_interval / SILENT;
+        // The others are the sidecar's, which answers while its application hangs.
+        if matches!(
+            answer,
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) | Answer::ClientError(_)
+        ) {
+            endpoint.heard = now;
+        }
+        if answer != Answer::GivenUp {
+            endpoint.unheard = 0;
+        }
+        let report = match answer {
+            Answer::Served(report)
+            | Answer::Orca(report)
+            | Answer::Bounced(report)
+            | Answer::RejectedForDeadline(report)
+            | Answer::Rejected(report) => Some(report),
+            Answer::Erred(report) | Answer::ClientError(report) => report,
+            Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
+        };
+        if let Some(report) = report {
+            (endpoint.report, endpoint.reported) = (report, now);
+            endpoint.estimate.hear(&report, endpoint.pending, limit, now);
+        }
+        let counts = match answer {
+            Answer::Failed => endpoint.failures.failed(&mut self.peers.failures),
+            Answer::ClientError(_) => {
+                endpoint.failures.served(&mut self.peers.failures);
+                endpoint.client_errors.mostly_failed(&mut self.peers.client_errors)
+            }
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => {
+                endpoint.failures.served(&mut self.peers.failures);
+                endpoint.client_errors.served(&mut self.peers.client_errors);
+                false
+            }
+            _ => false,
+        };
+        let chip = report.is_none_or(|report| report.chip);
+        let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
+        let reopens = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => chip || is_probed,
+            Answer::Bounced(_) | Answer::RejectedForDeadline(_) => is_probed,
+            Answer::Failed | Answer::ClientError(_) => is_probed && !counts,
+            Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
+        };
+        if reopens {
+            self.reopen(id);
+        }
+        let serves = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => true,
+            Answer::ClientError(_) => !counts,
+            _ => false,
+        };
+        if let Some(endpoint) = self.table.get_mut(id).filter(|_| serves) {
+            (endpoint.struck_before, endpoint.strikes) = (endpoint.strikes, 0);
+        }
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        // A server that has been shut since gets no chip back.
+        let returned = permit == Permit::Chip && endpoint.shut.is_none();
+        let earned = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
+            Answer::ClientError(_) => chip && !counts,
+            Answer::Bounced(report) | Answer::RejectedForDeadline(report) => {
+                endpoint.promises.bounced();
+                endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(self.reset_interval));
+                // The server has room, but not for this request.
+                returned
+            }
+            Answer::GivenUp => returned && !hangs,
+            Answer::Rejected(_) => {
+                (endpoint.chips, endpoint.owed) = (0, 0);
+                false
+            }
+            Answer::Failed => returned && !counts,
+        };
+        if answer == Answer::Unreported {
+            endpoint.estimate.served_without_report(now);
+        }
+        if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
+            // A server that was rolled back takes a bid that says the fleet's time for none.
+            endpoint.report.fleet = false;
+        }
+        let gained = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported if earned => 1 + endpoint.owed.min(1),
+            _ => u32::from(earned),
+        };
+        let lost = permit == Permit::Chip && !earned && matches!(answer, Answer::Failed | Answer::GivenUp);
+        endpoint.owed =
+            (endpoint.owed + u32::from(lost)).saturating_sub(gained - u32::from(earned)).min(self.max_chips);
+        endpoint.chips = (endpoint.chips + gained).min(self.max_chips);
+        match answer {
+            Answer::Rejected(_) => self.shut(id, now),
+            Answer::Failed if counts => self.fails(id, times_out, now),
+            Answer::ClientError(_) if counts => self.shut(id, now),
+            Answer::Erred(_) => return self.erred(id, false, now),
+            Answer::GivenUp if hangs => self.hangs(id, now),
+            _ => {}
+        }
+        self.note(id);
+        self.settle(id, now);
+    }
+
+    /// The application of this server answered an attempt. Where estimates matter, to be called
+    /// before [`answer`](Self::answer).
+    pub fn served(&mut self, id: EndpointId, now: Timestamp) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.estimate.answered(now);
+        }
+    }
+
+    /// A server accepted this `bid` (none: without limit) and answered after `took`.
+    /// `without_report`: without a load report.
+    pub fn judge(&mut self, id: EndpointId, bid: Option<Bid>, took: Duration, without_report: bool) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.promises.judge(bid, took, without_report);
+        }
+    }
+
+    /// The attempt is over, one pending request less.
+    pub fn end(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending = endpoint.pending.saturating_sub(1);
+            endpoint.estimate.ended(endpoint.pending);
+            self.note(id);
+        }
+    }
+
+    /// An attempt that was reported as over counts as pending again.
+    pub fn resume(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending += 1;
+            self.note(id);
+        }
+    }
+
+    /// Counts no attempt as pending: those under way belong to another sender.
+    pub fn none_pending(&mut self) {
+        for place in 0..self.all.len() {
+            let Some(id) = self.at(place) else { return };
+            if let Some(endpoint) = self.table.get_mut(id) {
+                endpoint.pending = 0;
+                endpoint.estimate.ended(0);
+            }
+            self.note(id);
+        }
+    }
+
+    /// Moves every server whose interval has passed by `now` to the qualified ones.
+    pub fn requalify(&mut self, now: Timestamp) {
+        while let Some(&(last_event, id)) = self.waiting.first() {
+            if now.since(last_event) < self.reset_interval {
+                return;
+            }
+            self.waiting.pop_first();
+            self.qualify(id);
+        }
+    }
+
+    /// All servers, as a row from which the routing draws.
+    pub(crate) fn all(&mut self) -> Row<'_> {
+        let standings = self.standings.as_mut_slice();
+        Row { ids: &mut self.all, standings, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
+    }
+
+    /// The qualified servers, as a row from which the routing draws.
+    pub(crate) fn qualified(&mut self) -> Row<'_> {
+        let (ids, table) = (&mut self.qualified, &mut self.table);
+        Row { ids, standings: &mut [], table, place: |endpoint| endpoint.qualified.as_mut() }
+    }
+
+    /// The servers that do not qualify, in the order in which their intervals end; of the first
+    /// [`LOOKED_AT`], those that are shut come last.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = EndpointId> {
+        let all = self.waiting.iter().map(|&(_, id)| id);
+        let (first, rest) = (all.clone().take(LOOKED_AT), all.skip(LOOKED_AT));
+        let is_shut = |id: &EndpointId| self.table.get(*id).is_none_or(Endpoint::is_shut);
+        first.clone().filter(move |id| !is_shut(id)).chain(first.filter(is_shut)).chain(rest)
+    }
+
+    fn qualify(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id).filter(|endpoint| endpoint.qualified.is_none()) {
+            endpoint.qualified = Some(self.qualified.len());
+            self.qualified.push(id);
+        }
+    }
+
+    fn disqualify(&mut self, id: EndpointId) {
+        let Some(place) = self.table.get_mut(id).and_then(|endpoint| endpoint.qualified.take()) else { return };
+        self.qualified.swap_remove(place);
+        if let Some(moved) = self.qualified.get(place).and_then(|&id| self.table.get_mut(id)) {
+            moved.qualified = Some(place);
+        }
+    }
+
+    /// Sets the last event, and moves a server that waits to its new place in the order.
+    fn restart(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if self.waiting.remove(&(endpoint.last_event, id)) {
+            self.waiting.insert((now, id));
+        }
+        endpoint.last_event = now;
+    }
+
+    /// Updates the standing of a server.
+    fn note(&mut self, id: EndpointId) {
+        let Some(endpoint) = self.table.get(id) else { return };
+        if let Some(standing) = self.standings.get_mut(endpoint.place) {
+            let shut = endpoint.shut.map(|shut| shut.until);
+            *standing = endpoint.estimate.standing(endpoint.pending).shut(shut);
+        }
+    }
+
+    /// Puts the server among the qualified or the waiting ones, by its chips and its last event.
+    fn settle(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(endpoint) = self.table.get(id) else { return };
+        let last_event = endpoint.last_event;
+        if endpoint.chips > 0 || now.since(last_event) >= self.reset_interval {
+            self.waiting.remove(&(last_event, id));
+            self.qualify(id);
+        } else {
+            self.disqualify(id);
+            self.waiting.insert((last_event, id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! When a proxy asks the control plane: the schedule of its polls.
+//!
+//! Only the newest poll counts; an older one may still be under way. The next one is due as soon as
+//! it is over, or as soon as the services differ from those that it asked for or reported, but not
+//! before the end of a pause:
+//!
+//! | what came | pause |
+//! |---|---|
+//! | news, or CPU | none |
+//! | nothing new, with `retry-after` | uniform in 0 to that time, which counts as 60 s at most |
+//! | nothing new, in less than [`LEAST_WAIT`] | uniform in 1 to 2 times that |
+//! | nothing new, after that | none |
+//! | a failure, the `n`-th in a row | uniform in 0.5 to 1 times `min(0.5 s * 2^(n-1), 5 s)` |
+//!
+//! A control plane that is about to stop sends `retry-after`: without the random pause a thousand
+//! proxies would reconnect at once. An early answer without news means that another proxy uses the
+//! same id: without a pause the two would race. A poll that was over in less than [`LEAST_WAIT`],
+//! for whatever reason, is not followed by the next one in the same call, but by a tick's. Except
+//! after an answer that is only about CPU, which a node agent moves all the time: the next poll
+//! follows at once, but not twice within [`LEAST_CPU`].
+//!
+//! Cold start: a poll is due. Cost: a comparison of the services a look. Not in the papers.
+
+use crate::proxy::cpu::ServerCpu;
+use crate::sync::follower::Stamp;
+use crate::units::Timestamp;
+use crate::units::rng::Rng;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The pause after a first failure, before its jitter.
+pub const LEAST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause after a failure.
+pub const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// A poll without news that is over sooner than this was not held for its time.
+pub const LEAST_WAIT: Duration = Duration::from_millis(900);
+/// Polls that follow at once after short ones are at least so far apart. The control plane answers
+/// about CPU five times a second at most; the network may bring two answers closer together.
+pub const LEAST_CPU: Duration = Duration::from_millis(150);
+/// The longest `retry-after` that is obeyed.
+pub const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// What a poll may take beyond the time that the control plane was asked to hold it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long to wait for the answer to a poll that the control plane may hold for `wait`.
+pub fn timeout(wait: Duration) -> Duration {
+    wait + GRACE
+}
+
+/// After this time no answer comes any more, whatever has become of the poll.
+pub fn longest(wait: Duration) -> Duration {
+    timeout(wait) + GRACE
+}
+
+/// What a poll asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The services that it asks for.
+    pub services: BTreeSet<String>,
+    /// The services whose load it reports.
+    pub serves: BTreeSet<String>,
+    /// What was in force when it was asked.
+    pub stamp: Stamp,
+    /// What the threads shared of the CPU then.
+    pub cpu: ServerCpu,
+    /// How long the control plane may hold it.
+    pub wait: Duration,
+}
+
+/// A poll that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// What it asked.
+    pub question: Question,
+    /// When it began.
+    pub since: Timestamp,
+}
+
+/// What came of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// An answer, which was taken.
+    News,
+    /// The state stays; the answer was only about CPU.
+    Cpu,
+    /// There is nothing new.
+    Unchanged {
+        /// How long the control plane asks to be left alone, if it does.
+        retry_after: Option<Duration>,
+    },
+    /// The answer was refused, had another status, or did not come.
+    Failed,
+}
+
+/// What follows from the end of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// How long nothing is asked, if the poll failed.
+    pub pause: Option<Duration>,
+    /// Whether the next poll may begin in the same call, if it is due; otherwise it waits for a
+    /// tick.
+    pub at_once: bool,
+}
+
+/// The polls of one VM.
+#[derive(Clone, Debug, Default)]
+pub struct Polls {
+    /// The one under way, and the host's name for it.
+    under_way: Option<(u32, Answered)>,
+    /// Failures in a row.
+    failures: u32,
+    not_before: Timestamp,
+    /// When a poll last followed at once after a short one.
+    hurried: Timestamp,
+}
+
+impl Polls {
+    /// The poll under way is lost with the root context that made it. The next one is due.
+    pub fn reset(&mut self) {
+        self.under_way = None;
+        self.not_before = Timestamp::ZERO;
+    }
+
+    /// Gives up the poll under way if it got no answer in the time that the host allows it, and a
+    /// reserve: it was lost.
+    pub fn give_up(&mut self, now: Timestamp) {
+        self.under_way.take_if(|(_, poll)| now.since(poll.since) >= longest(poll.question.wait));
+    }
+
+    /// Whether to ask for `services`, and to report the load of `serves`, now.
+    pub fn is_due(&self, services: &BTreeSet<String>, serves: &BTreeSet<String>, now: Timestamp) -> bool {
+        let same = |question: &Question| question.services == *services && question.serves == *serves;
+        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| same(&poll.question));
+        !asked && now >= self.not_before
+    }
+
+    /// Whether an answer is still to come.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// A poll begins, with the host's name `token`. An older one that is still under way counts no
+    /// more.
+    pub fn asked(&mut self, token: u32, question: Question, now: Timestamp) {
+        self.under_way = Some((token, Answered { question, since: now }));
+    }
+
+    /// The call with this name is over. Returns the poll if it was the one under way, to be
+    /// [settled](Self::settle) next.
+    pub fn answered(&mut self, token: u32) -> Option<Answered> {
+        self.under_way.take_if(|(name, _)| *name == token).map(|(_, poll)| poll)
+    }
+
+    /// Records the outcome of the poll that began at `since`.
+    pub fn settle(&mut self, since: Timestamp, outcome: Outcome, now: Timestamp, rng: &mut impl Rng) -> Settled {
+        let took = now.since(since);
+        let pause = match outcome {
+            Outcome::News | Outcome::Cpu => {
+                self.failures = 0;
+                None
+            }
+            Outcome::Unchanged { retry_after } => {
+                self.failures = 0;
+                let jitter = rng.unit();
+                if let Some(within) = retry_after {
+                    self.not_before = now.after(within.min(MOST_RETRY_AFTER).mul_f64(jitter));
+                } else if took < LEAST_WAIT {
+                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + jitter));
+                }
+                None
+            }
+            Outcome::Failed => Some(self.pause(now, rng)),
+        };
+        let hurries = outcome == Outcome::Cpu && now.since(self.hurried) >= LEAST_CPU;
+        if hurries {
+            self.hurried = now;
+        }
+        Settled { pause, at_once: hurries || took >= LEAST_WAIT }
+    }
+
+    /// The host has refused to send the poll. Returns how long nothing is asked now.
+    pub fn failed_to_ask(&mut self, now: Timestamp, rng: &mut impl Rng) -> Duration {
+        self.pause(now, rng)
+    }
+
+    fn pause(&mut self, now: Timestamp, rng: &mut impl Rng) -> Duration {
+        let pause = LEAST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MOST_PAUSE);
+        let pause = pause.mul_f64(0.5 + 0.5 * rng.unit());
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now.after(pause);
+        pause
+    }
+}
+
+#[cfg(test)]
+#[path = "polls_tests.rs"]
+mod tests;
