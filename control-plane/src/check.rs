@@ -5,7 +5,7 @@ mod priorities;
 
 use crate::snapshot::Snapshot;
 use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope, crowded};
-use bloc_policy::config::{CapacitySpec, ConfigError, RoutingKind, ServiceSpec, ServicesSpec};
+use bloc_policy::config::{CapacitySpec, ConfigError, ServiceSpec, ServicesSpec};
 use bloc_yaml as yaml;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -176,8 +176,9 @@ fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
     let mut doubts = Vec::new();
     let without = "without `concurrency`, the number of requests that one server works on at once";
     match (spec.concurrency, spec.routing) {
-        (None, Some(RoutingKind::Bid)) => doubts.push(format!("{path}.routing: bid {without}")),
-        (None, Some(RoutingKind::Mu)) => doubts.push(format!("{path}.routing: mu {without}")),
+        (None, Some(routing)) if routing.compares_speeds() => {
+            doubts.push(format!("{path}.routing: {} {without}", routing.name()));
+        }
         _ => {}
     }
     match (spec.concurrency, &spec.capacity) {

@@ -11,7 +11,7 @@
 
 use crate::parameters::PluginId;
 use bloc_policy::endpoints::EndpointId;
-use bloc_policy::routing::bid::BidPosition;
+use bloc_policy::routing::BidPosition;
 use bloc_policy::sender::retries::Retries;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::endpoints::RequestKey;

@@ -19,11 +19,11 @@ pub(crate) mod members;
 mod number;
 mod plugin;
 mod route_retries;
+pub(crate) mod routing;
 mod service;
 
 pub use error::ConfigError;
 pub use plugin::{ControlPlane, ControlPlaneSpec, PluginConfig, PluginSpec};
 pub use route_retries::RouteRetries;
-pub use service::{
-    CapacityParameters, CapacitySpec, RoutingKind, ServiceParameters, ServiceSpec, Services, ServicesSpec,
-};
+pub use routing::RoutingKind;
+pub use service::{CapacityParameters, CapacitySpec, ServiceParameters, ServiceSpec, Services, ServicesSpec};

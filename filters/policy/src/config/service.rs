@@ -5,7 +5,7 @@ mod capacity;
 mod parameters;
 
 pub use capacity::CapacitySpec;
-pub use parameters::{CapacityParameters, RoutingKind, ServiceParameters, Services};
+pub use parameters::{CapacityParameters, ServiceParameters, Services};
 
 #[cfg(feature = "schema")]
 use super::duration::DURATION;
@@ -13,6 +13,7 @@ use super::duration::{HOUR, MILLISECOND, duration};
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;
+use super::routing::RoutingKind;
 use crate::units::inserted::{inserted, once, try_inserted};
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
 //! One server, as a sender sees it.
 
-use super::trust::Promises;
 use crate::endpoints::estimate::Estimate;
 use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
@@ -46,7 +45,6 @@ pub struct Endpoint {
     pub(super) report: LoadReport,
     pub(super) reported: Timestamp,
     pub(super) estimate: Estimate,
-    pub(super) promises: Promises,
     /// Until when it counts as one that has just bounced.
     pub(super) bounced_until: Timestamp,
     pub(super) failures: Failures,
@@ -102,11 +100,6 @@ impl Endpoint {
     /// What this sender believes about its queue and service rate.
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
-    }
-
-    /// Whether its acceptance of a bid means anything.
-    pub fn promises(&self) -> &Promises {
-        &self.promises
     }
 
     /// Whether it rejected or failed when it was asked last, as far as that counts.

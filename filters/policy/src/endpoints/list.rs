@@ -1,7 +1,6 @@
 //! Which servers there are, and when a sender forgets one or its report.
 
 use super::endpoint::TOOK_WEIGHT;
-use super::trust::Promises;
 use super::{Endpoint, EndpointId, Endpoints};
 use crate::endpoints::estimate::{Estimate, Standing};
 use crate::endpoints::failures::Failures;
@@ -46,17 +45,23 @@ impl Endpoints {
         self.table.get(id)
     }
 
-    /// The last report of the only other server, with at least the requests that this sender has
+    /// The only other server, its last report with at least the requests that this sender has
     /// there, and for how long an attempt there has been waiting for a sign of it. None if there
-    /// are none or several others; or if it is shut, has failed lately, has said nothing for this
-    /// long, or if its acceptance of a bid means nothing.
-    pub fn only_other(&self, one: EndpointId, longest: Duration, now: Timestamp) -> Option<(LoadReport, Duration)> {
+    /// are none or several others; or if it is shut, has failed lately, or has said nothing for
+    /// this long.
+    pub fn only_other(
+        &self,
+        one: EndpointId,
+        longest: Duration,
+        now: Timestamp,
+    ) -> Option<(EndpointId, LoadReport, Duration)> {
         let &[first, second] = self.all.as_slice() else { return None };
-        let other = self.get(if first == one { second } else { first })?;
-        let counts = !other.is_shut() && !other.failures.are_recent() && !other.promises.are_untrusted();
+        let id = if first == one { second } else { first };
+        let other = self.get(id)?;
+        let counts = !other.is_shut() && !other.failures.are_recent();
         let queue = other.report.queue.map(|queue| queue.max(other.pending));
         let waits = if other.unheard == 0 { Duration::ZERO } else { now.since(other.unheard_since) };
-        (counts && now.since(other.reported) < longest).then_some((LoadReport { queue, ..other.report }, waits))
+        (counts && now.since(other.reported) < longest).then_some((id, LoadReport { queue, ..other.report }, waits))
     }
 
     /// The server with this address.
@@ -87,7 +92,6 @@ impl Endpoints {
             took: None,
             report: LoadReport::default(),
             estimate: Estimate::default(),
-            promises: Promises::default(),
             bounced_until: Timestamp::ZERO,
             failures: Failures::default(),
             client_errors: Failures::default(),

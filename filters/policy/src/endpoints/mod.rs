@@ -5,7 +5,6 @@
 //! |---|---|
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
-//! | `trust` | whether a server's acceptance of a bid means anything |
 //!
 //! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its *last
 //! event*, a point in time. Every answer, rejection and failure sets it to now, and so does a
@@ -61,17 +60,14 @@ pub mod failures;
 mod list;
 mod row;
 mod shut;
-mod trust;
 
 pub use attempt::{Answer, Permit};
 pub use endpoint::{Endpoint, EndpointId};
 pub(crate) use row::Row;
-pub use trust::Promises;
 
 use crate::endpoints::estimate::{Limit, Standing};
 use crate::endpoints::failures::Peers;
 use crate::units::Timestamp;
-use crate::wire::bid::Bid;
 use endpoint::Shut;
 use hashbrown::HashMap;
 use slotmap::SlotMap;
@@ -262,7 +258,6 @@ impl Endpoints {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
             Answer::ClientError(_) => chip && !counts,
             Answer::Bounced(report) | Answer::RejectedForDeadline(report) => {
-                endpoint.promises.bounced();
                 endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(self.reset_interval));
                 // The server has room, but not for this request.
                 returned
@@ -306,14 +301,6 @@ impl Endpoints {
     pub fn served(&mut self, id: EndpointId, now: Timestamp) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.estimate.answered(now);
-        }
-    }
-
-    /// A server accepted this `bid` (none: without limit) and answered after `took`.
-    /// `without_report`: without a load report.
-    pub fn judge(&mut self, id: EndpointId, bid: Option<Bid>, took: Duration, without_report: bool) {
-        if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.promises.judge(bid, took, without_report);
         }
     }
 

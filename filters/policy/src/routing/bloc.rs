@@ -17,8 +17,9 @@
 //! 3. where no server qualifies, the paper's loop never ends: here the others follow, those that
 //!    are not shut first, then by the end of their intervals.
 
-use super::policy::Routing;
+use super::contract::Routing;
 use super::two_choices::{draw_best_of, draw_better_of_two};
+use crate::config::ServiceParameters;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
@@ -34,6 +35,10 @@ pub struct Bloc {
 pub const LOOKS: usize = 16;
 
 impl Routing for Bloc {
+    fn new(_parameters: &ServiceParameters) -> Self {
+        Self::default()
+    }
+
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

@@ -4,8 +4,9 @@
 //! Envoy's default and the paper's baseline (there "Least Connection", section 5.2); Mitzenmacher,
 //! "The power of two choices in randomized load balancing", 2001. Cost: two draws a place.
 
-use super::policy::Routing;
+use super::contract::Routing;
 use super::two_choices::draw_better_of_two;
+use crate::config::ServiceParameters;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
@@ -15,6 +16,10 @@ use crate::units::rng::Rng;
 pub struct LeastRequest;
 
 impl Routing for LeastRequest {
+    fn new(_parameters: &ServiceParameters) -> Self {
+        Self::default()
+    }
+
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

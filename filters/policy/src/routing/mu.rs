@@ -37,7 +37,8 @@
 //! [`Mu::expected`], by which requests are refused, leaves out the guess against herding, and is
 //! none for a probe.
 
-use super::policy::Routing;
+use super::contract::Routing;
+use crate::config::ServiceParameters;
 use crate::endpoints::estimate::{Fleet, Standing};
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
@@ -68,24 +69,26 @@ pub struct Mu {
 }
 
 impl Mu {
-    /// Nothing is known.
-    pub fn new(reset_interval: Duration) -> Self {
+    /// Nothing is known; reports are forgotten within some reset intervals.
+    pub fn with_interval(reset_interval: Duration) -> Self {
         Self { fleet: Fleet::new(reset_interval), queue: 0.0, pending: 0.0, expected: None }
-    }
-
-    /// Sets the reset interval.
-    pub fn configure(&mut self, reset_interval: Duration) {
-        self.fleet.configure(reset_interval);
-    }
-
-    /// The expected response time of the best server at the last choice, if any service rate is
-    /// known.
-    pub fn expected(&self) -> Option<Duration> {
-        self.expected.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     }
 }
 
 impl Routing for Mu {
+    fn new(parameters: &ServiceParameters) -> Self {
+        Self::with_interval(parameters.reset_interval())
+    }
+
+    fn configure(&mut self, parameters: &ServiceParameters) {
+        self.fleet.configure(parameters.reset_interval());
+    }
+
+    /// None if no service rate is known.
+    fn expected(&self) -> Option<Duration> {
+        self.expected.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

@@ -4,6 +4,7 @@ use super::super::Router;
 use super::*;
 use crate::config::RoutingKind;
 use crate::endpoints::{Answer, Permit};
+use crate::routing::tests::parameters;
 use crate::wire::load_report::LoadReport;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ fn learns_mean_wait_largest_rate_and_number_of_senders_from_all_open_servers() {
     let (mut endpoints, [busy, _, shut]) = servers([Some((4, 10.0)), Some((8, 40.0)), Some((100, 80.0))]);
     rejects(&mut endpoints, shut, at(0));
     endpoints.begin(busy, at(0));
-    let mut mu = Mu::new(INTERVAL);
+    let mut mu = Mu::with_interval(INTERVAL);
     let (mut queue, mut pending) = (0.0, 0.0);
     for _ in 0..3 {
         choose(&mut mu, &mut endpoints, 1, at(0), 1);
@@ -57,7 +58,7 @@ fn learns_mean_wait_largest_rate_and_number_of_senders_from_all_open_servers() {
 fn a_sender_counts_as_one_even_if_all_pending_requests_are_its_own() {
     let (mut endpoints, [one, _]) = servers([None, None]);
     endpoints.begin(one, at(0));
-    let mut mu = Mu::new(INTERVAL);
+    let mut mu = Mu::with_interval(INTERVAL);
     choose(&mut mu, &mut endpoints, 1, at(0), 1);
     assert_eq!((mu.fleet.senders, mu.fleet.most), (1.0, 1.0));
 }
@@ -65,7 +66,7 @@ fn a_sender_counts_as_one_even_if_all_pending_requests_are_its_own() {
 #[test]
 fn a_server_without_a_report_is_tried_before_a_busy_one() {
     let (mut endpoints, [busy, new]) = servers([Some((4, 10.0)), None]);
-    let mut mu = Mu::new(INTERVAL);
+    let mut mu = Mu::with_interval(INTERVAL);
     // The first look learns the largest service rate.
     choose(&mut mu, &mut endpoints, 2, at(0), 1);
     for seed in 0..10 {
@@ -79,7 +80,7 @@ fn the_list_ends_with_shut_servers_the_one_that_opens_first_in_front() {
         servers([Some((0, 10.0)), Some((4, 10.0)), Some((0, 10.0)), Some((0, 40.0))]);
     rejects(&mut endpoints, late, at(200));
     rejects(&mut endpoints, soon, at(100));
-    let mut mu = Mu::new(INTERVAL);
+    let mut mu = Mu::with_interval(INTERVAL);
     for seed in 0..20 {
         let mut list = |length| choose(&mut mu, &mut endpoints, length, at(300), seed);
         assert_eq!(list(2), [fast, slow]);
@@ -95,7 +96,7 @@ fn the_list_ends_with_shut_servers_the_one_that_opens_first_in_front() {
 fn a_server_that_is_probed_comes_first_and_only_once() {
     let (mut endpoints, [shut, fast, slow]) = servers([Some((0, 40.0)), Some((1, 40.0)), Some((4, 10.0))]);
     rejects(&mut endpoints, shut, at(0));
-    let mut mu = Mu::new(INTERVAL);
+    let mut mu = Mu::with_interval(INTERVAL);
     let mut probes = 0;
     for seed in 0..60 {
         let lists = [2, 3].map(|length| choose(&mut mu, &mut endpoints, length, at(2_000), seed));
@@ -119,9 +120,9 @@ fn a_new_reset_interval_changes_how_long_a_report_counts() {
         router.expected().unwrap()
     };
     // Half of ten intervals has passed here, and a twentieth below.
-    let mut router = Router::new(RoutingKind::Mu, INTERVAL);
+    let mut router = Router::new(&parameters(RoutingKind::Mu, "1s"));
     assert_eq!(expected(&mut router, &mut endpoints), Duration::from_millis(300));
-    let mut router = Router::new(RoutingKind::Mu, INTERVAL);
-    router.configure(10 * INTERVAL);
+    let mut router = Router::new(&parameters(RoutingKind::Mu, "1s"));
+    router.configure(&parameters(RoutingKind::Mu, "10s"));
     assert_eq!(expected(&mut router, &mut endpoints), Duration::from_millis(480));
 }

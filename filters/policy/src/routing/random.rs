@@ -1,7 +1,8 @@
 //! Uniformly at random, without repeating a server: a baseline without any information. Cost: a
 //! draw a place.
 
-use super::policy::Routing;
+use super::contract::Routing;
+use crate::config::ServiceParameters;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
@@ -11,6 +12,10 @@ use crate::units::rng::Rng;
 pub struct Random;
 
 impl Routing for Random {
+    fn new(_parameters: &ServiceParameters) -> Self {
+        Self::default()
+    }
+
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

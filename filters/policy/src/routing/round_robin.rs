@@ -1,7 +1,8 @@
 //! One server after the other; retries go on with the next ones. Every sender starts at a server
 //! drawn at random, so that many senders do not march in step. Cost: one look a place.
 
-use super::policy::Routing;
+use super::contract::Routing;
+use crate::config::ServiceParameters;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
@@ -13,6 +14,10 @@ pub struct RoundRobin {
 }
 
 impl Routing for RoundRobin {
+    fn new(_parameters: &ServiceParameters) -> Self {
+        Self::default()
+    }
+
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

@@ -1,7 +1,7 @@
 //! What every routing promises, and the shares that the baselines must give.
 
 use super::*;
-use crate::config::RoutingKind;
+use crate::config::{RoutingKind, ServiceParameters, ServiceSpec};
 use crate::endpoints::{Answer, EndpointId, Endpoints, Permit};
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
@@ -27,7 +27,13 @@ const KINDS: [RoutingKind; 6] = [
 ];
 
 fn router(kind: RoutingKind) -> Router {
-    Router::new(kind, Duration::from_secs(1))
+    Router::new(&parameters(kind, "1s"))
+}
+
+/// For a service with this reset interval.
+pub(super) fn parameters(kind: RoutingKind, reset_interval: &str) -> ServiceParameters {
+    let (routing, reset_interval) = (Some(kind), Some(reset_interval.to_owned()));
+    ServiceSpec { routing, reset_interval, ..ServiceSpec::default() }.validate().unwrap()
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 
 use super::{Attempt, Sender};
 use crate::endpoints::Endpoint;
+use crate::routing::{Event, Routing};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
 
@@ -34,6 +35,6 @@ impl Sender {
 
     /// A bounce was to be retried, and Envoy did not do it.
     pub fn overflowed(&mut self, now: Timestamp) {
-        self.bid_pause.overflowed(now);
+        self.router.learn(&Event::Overflowed(now));
     }
 }

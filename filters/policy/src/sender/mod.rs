@@ -7,23 +7,20 @@
 //! | [`retry_budget`] | how often for other reasons than a rejection |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`doubt`] | which servers are too fast to be believed, and which are starved |
-//! | [`bid_pause`] | how long there are no bids once Envoy did not retry a bounce |
 //!
 //! Combines the parameters, the [`Endpoints`], a [`Router`], [`Doubts`] and, where no endpoints are
 //! configured, [`Discovery`].
 
-pub mod bid_pause;
 pub mod discovery;
 pub mod doubt;
 mod further;
 pub mod retries;
 pub mod retry_budget;
 
-use crate::config::{RoutingKind, ServiceParameters};
+use crate::config::ServiceParameters;
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Permit};
-use crate::routing::bid::{self, BidPosition, Bids};
-use crate::routing::{Router, Routing};
-use crate::sender::bid_pause::BidPause;
+use crate::routing::bid::bounced_for_bid;
+use crate::routing::{BidPosition, Event, Router, Routing};
 use crate::sender::discovery::Discovery;
 use crate::sender::doubt::Doubts;
 use crate::sender::retries::Retries;
@@ -59,28 +56,21 @@ pub struct Sender {
     router: Router,
     endpoints: Endpoints,
     discovery: Discovery,
-    bids: Bids,
-    /// When a server reported last.
-    heard: Timestamp,
     budget: RetryBudget,
     list: Vec<EndpointId>,
     doubts: Doubts,
-    bid_pause: BidPause,
 }
 
 impl Sender {
     /// A sender that has not sent anything.
     pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut sender = Self {
-            router: Router::new(parameters.routing(), parameters.reset_interval()),
+            router: Router::new(&parameters),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
-            bids: Bids::new(parameters.bounce_price()),
-            heard: Timestamp::ZERO,
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             doubts: Doubts::default(),
-            bid_pause: BidPause::default(),
             parameters,
         };
         sender.set_endpoints(now);
@@ -90,12 +80,11 @@ impl Sender {
     /// Applies new parameters; what is known of the servers that stay is kept.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         if parameters.routing() != self.parameters.routing() {
-            self.router = Router::new(parameters.routing(), parameters.reset_interval());
+            self.router = Router::new(&parameters);
         }
-        self.router.configure(parameters.reset_interval());
+        self.router.configure(&parameters);
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
         self.budget.configure(parameters.retry_budget());
-        self.bids.configure(parameters.bounce_price());
         self.parameters = parameters;
         self.set_endpoints(now);
     }
@@ -133,21 +122,13 @@ impl Sender {
     }
 
     /// The retries of a request that begins, `own` of them for other reasons than a rejection.
-    /// `bids`: whether its attempts may bid. With n servers that are not shut, at most n - 1
-    /// bounces are of any use. Where there is only one server, a rejection is not retried.
+    /// `bids`: whether its attempts may bid. Where there is only one server, a rejection is not
+    /// retried.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
-        let bids = if bids && self.bids() { self.most_bids() } else { 0 };
+        let bids = if bids { self.router.most_bids(&self.endpoints) } else { 0 };
         // Where servers are learned, there may be one that is not known yet.
         let has_others = self.learns() || self.endpoints.len() > 1;
         Retries::new(own, bids as u32, if has_others { self.parameters.retries() } else { 0 })
-    }
-
-    /// How many bids a request may make; none after an [overflow](Self::overflowed).
-    fn most_bids(&self) -> usize {
-        if self.bid_pause.is_on() {
-            return 0;
-        }
-        bid::MOST_BIDS.min(self.endpoints.open().saturating_sub(1))
     }
 
     /// Whether a request may be retried now for another reason than a rejection: whether the retry
@@ -169,21 +150,18 @@ impl Sender {
 
     /// Whether attempts bid.
     pub fn bids(&self) -> bool {
-        self.parameters.routing() == RoutingKind::Bid
+        self.parameters.routing().bids()
     }
 
     /// The bid position of an attempt of which only the number is known; the first is 0.
     pub fn turn(&self, number: usize) -> BidPosition {
-        BidPosition { number, of: self.most_bids() }
+        BidPosition { number, of: self.router.most_bids(&self.endpoints) }
     }
 
     /// The bid of this turn: the longest expected response time that the attempt accepts; none:
     /// without limit.
     pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
-        match self.parameters.routing() {
-            RoutingKind::Bid => self.bids.bid(turn),
-            _ => None,
-        }
+        self.router.price(turn)
     }
 
     /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
@@ -202,24 +180,10 @@ impl Sender {
 
     fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let permit = self.endpoints.begin(endpoint, now)?;
-        let reads_fleet = now.since(self.heard) < bid::STALE
-            && self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
-        let fleet = self.bids.fleet().filter(|_| reads_fleet);
         // One that explores accepts any time: it is to find out.
         let turn = turn.filter(|_| !self.doubts.explores(endpoint));
-        let by_all = turn.and_then(|turn| self.bid(turn));
-        let bid = by_all.map(|by_all| Bid { most: by_all.min(self.price_of_the_other(endpoint, now)), fleet });
+        let bid = turn.and_then(|turn| self.router.bid(&self.endpoints, endpoint, turn, now));
         Some(Attempt { endpoint, began: now, bid, permit, explores: false })
-    }
-
-    /// The price of going to the only other server. There is none while an attempt there waits for
-    /// longer than that: the server may hang.
-    fn price_of_the_other(&self, endpoint: EndpointId, now: Timestamp) -> Duration {
-        let price = || {
-            let (report, waits) = self.endpoints.only_other(endpoint, bid::STALE, now)?;
-            self.bids.price_of(&report).filter(|price| waits <= *price)
-        };
-        price().unwrap_or(Duration::MAX)
     }
 
     /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
@@ -231,46 +195,14 @@ impl Sender {
         if is_rejection && !explores {
             self.budget.rejection();
         }
-        match &answer {
-            Answer::Served(report) => {
-                self.learn_speed(endpoint, now);
-                self.serve(attempt, took, false);
-                self.hear(report, now);
+        let answer = as_meant(answer, bid, took);
+        self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now });
+        match answer {
+            Answer::Served(_) | Answer::Orca(_) if self.parameters.routing().compares_speeds() => {
+                self.endpoints.served(endpoint, now);
             }
-            Answer::Orca(_) => {
-                self.learn_speed(endpoint, now);
-                self.serve(attempt, took, true);
-            }
-            Answer::Unreported => {
-                self.serve(attempt, took, true);
-                self.endpoints.took(endpoint, took);
-            }
-            Answer::Bounced(report) => {
-                self.hear(report, now);
-                // Nobody was held for longer than it took.
-                let held = report.held && bid.is_some_and(|bid| took >= bid.most);
-                if !bid::is_bounce(bid, &LoadReport { held, ..*report }) {
-                    return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
-                }
-                // How long the server held the request says nothing about what a bounce costs, but
-                // that its promises are broken.
-                if held {
-                    self.endpoints.judge(endpoint, bid, took, false);
-                } else if self.bids() {
-                    self.bids.bounced(took);
-                }
-            }
-            Answer::Rejected(report) => {
-                self.hear(report, now);
-            }
-            Answer::RejectedForDeadline(report) => {
-                self.hear(report, now);
-                if !is_about_the_request(report, took) {
-                    return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
-                }
-            }
-            // How fast a server fails says nothing about how fast it serves.
-            Answer::Erred(_) | Answer::ClientError(_) | Answer::Failed | Answer::GivenUp => {}
+            Answer::Unreported => self.endpoints.took(endpoint, took),
+            _ => {}
         }
         self.endpoints.answer_after(endpoint, permit, answer, took, now);
     }
@@ -278,7 +210,7 @@ impl Sender {
     /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
     /// reported as well. While many are full, attempts do not bid.
     pub fn met_full(&mut self) {
-        self.bids.rejected();
+        self.router.learn(&Event::Full);
     }
 
     /// The attempt is over, answered or not.
@@ -297,37 +229,13 @@ impl Sender {
         self.endpoints.resume(endpoint);
     }
 
-    /// The application of this server answered, and the server reports its load.
-    fn learn_speed(&mut self, endpoint: EndpointId, now: Timestamp) {
-        if matches!(self.parameters.routing(), RoutingKind::Mu | RoutingKind::Bid) {
-            self.endpoints.served(endpoint, now);
-        }
-    }
-
-    /// The server accepted the bid of an attempt. One that reports no load of its own (`ignores`)
-    /// accepts every bid.
-    fn serve(&mut self, attempt: &Attempt, took: Duration, ignores: bool) {
-        if self.bids() {
-            self.endpoints.judge(attempt.endpoint, attempt.bid, took, ignores);
-            self.bids.served(took);
-        }
-    }
-
-    /// A server has reported, in an answer or a rejection.
-    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
-        if self.bids() {
-            self.heard = now;
-            self.bids.hear(report);
-        }
-    }
-
     /// Chooses the servers of a request, in the order in which to try them: at most one for the
     /// first attempt and one per retry, for the larger of the two kinds. The list is empty if
     /// no server is known, or if Envoy's own policy places the request so that new servers are
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
-        self.bid_pause.count(now);
+        self.router.learn(&Event::Request(now));
         if self.learns() && self.discovery.explores(self.endpoints.len(), self.endpoints.open(), rng) {
             return &self.list;
         }
@@ -335,19 +243,9 @@ impl Sender {
         let own = self.parameters.route_retries().default().min(MOST_LISTED);
         let length = self.retries(0, true).left().max(own) as usize + 1;
         self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
-        if self.bids()
-            && let Some(further) = self.list.get_mut(1..)
-        {
-            let untrusted =
-                |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_untrusted());
-            if further.iter().any(untrusted) {
-                // The list is short, so this stable sort allocates nothing.
-                further.sort_by_key(untrusted);
-            }
-        }
         self.doubts.check_speed(&self.endpoints, &mut self.list, rng);
         self.go_round(length);
-        if matches!(self.parameters.routing(), RoutingKind::Mu | RoutingKind::Bid) {
+        if self.parameters.routing().compares_speeds() {
             self.doubts.explore(&mut self.endpoints, &mut self.list, rng);
         }
         &self.list
@@ -424,6 +322,16 @@ impl Sender {
         } else {
             self.endpoints.leave_alone(id, now);
         }
+    }
+}
+
+/// What an answer after `took` to an attempt with this bid means: a bounce or a rejection for a
+/// deadline that says nothing about the request is a rejection like any other.
+fn as_meant(answer: Answer, bid: Option<Bid>, took: Duration) -> Answer {
+    match answer {
+        Answer::Bounced(report) if !bounced_for_bid(bid, &report, took) => Answer::Rejected(report),
+        Answer::RejectedForDeadline(report) if !is_about_the_request(&report, took) => Answer::Rejected(report),
+        answer => answer,
     }
 }
 

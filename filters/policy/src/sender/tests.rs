@@ -5,7 +5,7 @@ mod gateway_rules;
 mod two;
 
 use super::*;
-use crate::config::ServiceSpec;
+use crate::config::{RoutingKind, ServiceSpec};
 use std::collections::BTreeSet;
 
 const FAST: &str = "1.1.1.1:1";

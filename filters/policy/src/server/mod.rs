@@ -59,7 +59,7 @@ pub mod service_rate;
 pub mod wait_queue;
 pub mod work;
 
-use crate::config::{RoutingKind, ServiceParameters};
+use crate::config::ServiceParameters;
 use crate::server::admission::Admission;
 use crate::server::bid::age::Rest;
 use crate::server::bid::trial::Trials;
@@ -394,7 +394,7 @@ impl Server {
     /// The report for a rejection: one without a chip.
     pub fn bare_report(&self, others: Concurrency) -> LoadReport {
         let Measured { departures, cpu, .. } = &*self.measured.borrow();
-        let bids = self.parameters.routing() == RoutingKind::Bid;
+        let bids = self.parameters.routing().bids();
         LoadReport {
             chip: false,
             queue: Some(others.get()),

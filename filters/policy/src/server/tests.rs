@@ -3,7 +3,7 @@
 mod fleet;
 
 use super::*;
-use crate::config::{CapacitySpec, ServiceSpec};
+use crate::config::{CapacitySpec, RoutingKind, ServiceSpec};
 
 fn server(spec: ServiceSpec) -> Server {
     Server::new(&spec.validate().unwrap())

@@ -1,6 +1,6 @@
 //! The meaning of a service as text, the same in every build that knows its parameters.
 
-use super::{CapacityParameters, RoutingKind, ServiceParameters, ServiceSpec};
+use super::{CapacityParameters, ServiceParameters, ServiceSpec};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl ServiceParameters {
             endpoints_by_port,
         } = self;
         let single = [
-            ("routing", routing_text(*routing).to_owned()),
+            ("routing", routing.name().to_owned()),
             ("retries", retries.to_string()),
             ("routeRetries", route_retries.default().to_string()),
             ("retryBudget", ratio(retry_budget.get())),
@@ -76,17 +76,6 @@ impl ServiceParameters {
         let endpoints_by_port =
             endpoints_by_port.iter().map(|(port, list)| (format!("endpointsByPort.{port}"), addresses(list)));
         single.chain(retries_by_name).chain(endpoints_by_port).collect()
-    }
-}
-
-fn routing_text(routing: RoutingKind) -> &'static str {
-    match routing {
-        RoutingKind::Bloc => "bloc",
-        RoutingKind::Random => "random",
-        RoutingKind::RoundRobin => "round_robin",
-        RoutingKind::LeastRequest => "least_request",
-        RoutingKind::Mu => "mu",
-        RoutingKind::Bid => "bid",
     }
 }
 

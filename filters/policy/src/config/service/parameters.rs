@@ -1,32 +1,11 @@
 //! The parameters of one service, after their check.
 
 use crate::config::route_retries::RouteRetries;
+use crate::config::routing::RoutingKind;
 use crate::units::{Concurrency, Ratio};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// How a sender chooses among the endpoints of a service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RoutingKind {
-    /// Chips, backoff and probing, two choices among those that qualify.
-    #[default]
-    Bloc,
-    /// Uniformly at random.
-    Random,
-    /// One after the other.
-    RoundRobin,
-    /// Two at random, the one with fewer pending requests of this sender.
-    LeastRequest,
-    /// The smallest expected response time, from the queue lengths and service rates that the
-    /// servers report.
-    Mu,
-    /// Each attempt bids the longest expected response time that it accepts; the server decides.
-    Bid,
-}
 
 /// Validated parameters by service name.
 pub type Services = BTreeMap<String, ServiceParameters>;

@@ -35,7 +35,7 @@ fn a_server_whose_failures_follow_each_other_is_left_alone_for_eight_intervals()
     for answer in [Answer::Failed, Answer::Erred(Some(report(true)))] {
         for (attempts, apart, intervals) in [(2, 0, 1), (3, 0, 1), (2, 3, 8), (3, 50, 8), (1, 49, 1)] {
             let bloc = left_alone(&mut Bloc { looks: 2 }, attempts, answer, |n| apart * n);
-            let mu = left_alone(&mut crate::routing::Mu::new(RESET), attempts, answer, |n| apart * n);
+            let mu = left_alone(&mut crate::routing::Mu::with_interval(RESET), attempts, answer, |n| apart * n);
             let expected = intervals * interval..intervals * interval + 20;
             println!("{answer:?} {attempts} {apart}: bloc {bloc}, mu {mu}");
             // With `bloc` a first failure takes one chip of several.
@@ -124,7 +124,7 @@ fn left_alone_from(routing: &mut impl Routing, attempts: u64, first: u64) -> u64
 fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
     let interval = RESET.as_millis() as u64;
     for attempts in [1, 2, 3] {
-        let mu = &mut crate::routing::Mu::new(RESET);
+        let mu = &mut crate::routing::Mu::with_interval(RESET);
         let bloc = left_alone_from(&mut Bloc::default(), attempts, 50);
         for alone in [bloc, left_alone_from(mu, attempts, 50)] {
             assert!((8 * interval - 5..8 * interval + 20).contains(&alone), "{attempts}: after {alone} ms");

@@ -184,7 +184,7 @@ fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] 
 fn a_hanging_server_gets_few_attempts_until_it_recovers() {
     for well in [9_000, 20_000] {
         let bloc = drawn_by_one_that_hangs(&mut Bloc::default(), well);
-        let mu = drawn_by_one_that_hangs(&mut crate::routing::Mu::new(RESET), well);
+        let mu = drawn_by_one_that_hangs(&mut crate::routing::Mu::with_interval(RESET), well);
         println!("{well}: bloc {bloc:?}, mu {mu:?}");
         for [meanwhile, last] in [bloc, mu] {
             if well == 9_000 {

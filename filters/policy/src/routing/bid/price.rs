@@ -44,18 +44,10 @@
 
 use super::bounce::{Bounce, WEIGHT};
 use super::search::{Heard, MOST_BIDS, WITHOUT_LIMIT};
+use crate::routing::contract::BidPosition;
 use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
-
-/// The position of a bid among those of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BidPosition {
-    /// The first is 0.
-    pub number: usize,
-    /// How many bids the request may make, at most [`MOST_BIDS`].
-    pub of: usize,
-}
 
 /// What a bounce costs, as a multiple of its time.
 const BOUNCE_FACTOR: f64 = 1.25;

@@ -261,7 +261,8 @@ fn a_server_that_holds_two_requests_for_more_than_twice_their_bids_is_not_truste
             let attempt = Attempt { bid: Some(Duration::from_millis(100).into()), ..attempt };
             sender.answer(&attempt, Answer::Bounced(LoadReport { held, ..idle }), at(50 + took));
         }
-        let server = sender.endpoints().find("1.1.1.2:1").and_then(|id| sender.endpoints().get(id)).unwrap();
-        assert_eq!(server.promises().are_untrusted(), !is_trusted, "{held}, {took}");
+        let server = sender.endpoints().find("1.1.1.2:1").unwrap();
+        let Router::Bid(bidder) = &sender.router else { panic!("{:?}", sender.router) };
+        assert_eq!(bidder.distrusts(server), !is_trusted, "{held}, {took}");
     }
 }

@@ -12,7 +12,6 @@
 //! when the work begins: it is taken to be when the place became free for it, at its own arrival or
 //! with the answer to the request before it.
 
-use crate::config::RoutingKind;
 use crate::server::{Measured, Server};
 use crate::units::{Concurrency, Timestamp};
 use crate::wire::bid::Bid;
@@ -62,7 +61,7 @@ impl Server {
 
     /// Whether it matters when requests begin to run: there is one place, and callers bid.
     fn minds_starts(&self) -> bool {
-        self.concurrency() == Some(Concurrency::new(1)) && self.parameters.routing() == RoutingKind::Bid
+        self.concurrency() == Some(Concurrency::new(1)) && self.parameters.routing().bids()
     }
 
     /// Whether a request with a bid or a deadline that will meet `others` is judged by when the

@@ -1,7 +1,7 @@
 //! What a server with one place decides by the age of the request that runs.
 
 use super::*;
-use crate::config::ServiceSpec;
+use crate::config::{RoutingKind, ServiceSpec};
 use crate::routing::bid::is_bounce;
 use crate::wire::reason::Reason;
 

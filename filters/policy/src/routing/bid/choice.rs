@@ -1,0 +1,168 @@
+//! Which servers attempts with bids go to, and what their answers say.
+//!
+//! The servers are those that BLOC would choose, but for the first attempt, which compares
+//! [`LOOKS`] of them ([`super::super::bloc`]). Servers whose acceptance means nothing come last for
+//! further attempts ([`super::trust`]).
+
+use super::pause::BidPause;
+use super::price::{Bids, STALE, is_bounce};
+use super::search::MOST_BIDS;
+use super::trust::Promises;
+use crate::config::ServiceParameters;
+use crate::endpoints::{Answer, EndpointId, Endpoints};
+use crate::routing::bloc::{Bloc, LOOKS};
+use crate::routing::contract::{BidPosition, Event, Routing};
+use crate::units::Timestamp;
+use crate::units::rng::Rng;
+use crate::wire::bid::Bid;
+use crate::wire::load_report::LoadReport;
+use slotmap::SecondaryMap;
+use std::time::Duration;
+
+/// A sender that bids.
+#[derive(Clone, Debug)]
+pub struct Bidder {
+    servers: Bloc,
+    bids: Bids,
+    /// When a server reported last.
+    heard: Timestamp,
+    promises: SecondaryMap<EndpointId, Promises>,
+    pause: BidPause,
+}
+
+impl Bidder {
+    /// Whether this server's acceptance of a bid means nothing.
+    pub fn distrusts(&self, server: EndpointId) -> bool {
+        self.promises.get(server).copied().unwrap_or_default().are_untrusted()
+    }
+
+    fn promises(&mut self, server: EndpointId) -> Option<&mut Promises> {
+        self.promises.entry(server).map(|entry| entry.or_default())
+    }
+
+    /// The price of going to the only other server. There is none while an attempt there waits for
+    /// longer than that: the server may hang.
+    fn price_of_the_other(&self, endpoints: &Endpoints, endpoint: EndpointId, now: Timestamp) -> Duration {
+        let price = || {
+            let (other, report, waits) = endpoints.only_other(endpoint, STALE, now)?;
+            let price = self.bids.price_of(&report).filter(|price| waits <= *price)?;
+            (!self.distrusts(other)).then_some(price)
+        };
+        price().unwrap_or(Duration::MAX)
+    }
+
+    /// A server has reported, in an answer or a rejection.
+    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
+        self.heard = now;
+        self.bids.hear(report);
+    }
+
+    /// A server accepted this bid. One that reports no load of its own (`ignores`) accepts every
+    /// bid.
+    fn served(&mut self, server: EndpointId, bid: Option<Bid>, took: Duration, ignores: bool) {
+        if let Some(promises) = self.promises(server) {
+            promises.judge(bid, took, ignores);
+        }
+        self.bids.served(took);
+    }
+}
+
+impl Routing for Bidder {
+    fn new(parameters: &ServiceParameters) -> Self {
+        Self {
+            servers: Bloc { looks: LOOKS },
+            bids: Bids::new(parameters.bounce_price()),
+            heard: Timestamp::ZERO,
+            promises: SecondaryMap::new(),
+            pause: BidPause::default(),
+        }
+    }
+
+    fn configure(&mut self, parameters: &ServiceParameters) {
+        self.bids.configure(parameters.bounce_price());
+    }
+
+    fn choose(
+        &mut self,
+        endpoints: &mut Endpoints,
+        length: usize,
+        now: Timestamp,
+        rng: &mut impl Rng,
+        list: &mut Vec<EndpointId>,
+    ) {
+        self.servers.choose(endpoints, length, now, rng, list);
+        if let Some(further) = list.get_mut(1..)
+            && further.iter().any(|id| self.distrusts(*id))
+        {
+            // The list is short, so this stable sort allocates nothing.
+            further.sort_by_key(|id| self.distrusts(*id));
+        }
+    }
+
+    /// With n servers that are not shut, at most n - 1 bounces are of any use.
+    fn most_bids(&self, endpoints: &Endpoints) -> usize {
+        if self.pause.is_on() { 0 } else { MOST_BIDS.min(endpoints.open().saturating_sub(1)) }
+    }
+
+    fn price(&self, turn: BidPosition) -> Option<Duration> {
+        self.bids.bid(turn)
+    }
+
+    fn bid(&self, endpoints: &Endpoints, endpoint: EndpointId, turn: BidPosition, now: Timestamp) -> Option<Bid> {
+        let by_all = self.price(turn)?;
+        let reads_fleet =
+            now.since(self.heard) < STALE && endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
+        let fleet = self.bids.fleet().filter(|_| reads_fleet);
+        Some(Bid { most: by_all.min(self.price_of_the_other(endpoints, endpoint, now)), fleet })
+    }
+
+    fn learn(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Request(now) => self.pause.count(now),
+            Event::Full => self.bids.rejected(),
+            Event::Overflowed(now) => self.pause.overflowed(now),
+            Event::Answered { endpoint, bid, took, answer, now } => match answer {
+                Answer::Served(report) => {
+                    self.served(endpoint, bid, took, false);
+                    self.hear(report, now);
+                }
+                Answer::Orca(_) | Answer::Unreported => self.served(endpoint, bid, took, true),
+                Answer::Bounced(report) => {
+                    self.hear(report, now);
+                    let held = was_held(bid, report, took);
+                    if !held {
+                        self.bids.bounced(took);
+                    }
+                    if let Some(promises) = self.promises(endpoint) {
+                        // How long the server held the request says nothing about what a bounce
+                        // costs, but that its promises are broken.
+                        if held {
+                            promises.judge(bid, took, false);
+                        }
+                        promises.bounced();
+                    }
+                }
+                Answer::Rejected(report) => self.hear(report, now),
+                Answer::RejectedForDeadline(report) => {
+                    self.hear(report, now);
+                    if let Some(promises) = self.promises(endpoint) {
+                        promises.bounced();
+                    }
+                }
+                // How fast a server fails says nothing about how fast it serves.
+                Answer::Erred(_) | Answer::ClientError(_) | Answer::Failed | Answer::GivenUp => {}
+            },
+        }
+    }
+}
+
+/// Whether a server held the request before it bounced it: nobody was held for longer than it took.
+fn was_held(bid: Option<Bid>, report: &LoadReport, took: Duration) -> bool {
+    report.held && bid.is_some_and(|bid| took >= bid.most)
+}
+
+/// Whether a server that bounced an attempt after `took` did so for its bid. If not, it is like any
+/// that rejects.
+pub fn bounced_for_bid(bid: Option<Bid>, report: &LoadReport, took: Duration) -> bool {
+    is_bounce(bid, &LoadReport { held: was_held(bid, report, took), ..*report })
+}
