@@ -170,6 +170,16 @@ def run(check):
         table = "".join(f"//! | {row} | x |\n" for row in rows)
         lib = f"//! Each file imports only from rows below its own:\n{table}pub mod a;\nmod b;\n"
         expect(f"rows {rows}", {"lib": lib, **files}, said)
+    many = {f"m{number:02}": "" for number in range(12)}
+    table = "".join(f"pub mod {name};" for name in many)
+    names = ", ".join(sorted(["lib.rs", *(f"{name}.rs" for name in many)]))
+    expect("12 entries", {"lib": "", **dict(list(many.items())[1:])}, None, "bloc-policy")
+    said = f"bloc-policy: src has 13 entries, at most 12: {names}"
+    expect("13 entries", {"lib": table, **many}, said, "bloc-policy")
+    compares = "use p::config::RoutingKind; pub fn a(b: RoutingKind) -> bool { b == RoutingKind::Mu }"
+    said = "small: a.rs names RoutingKind::Mu, which belongs to routing"
+    expect("a routing that is compared", {"lib": "mod a;", "a": compares}, said)
+    expect("a routing that is configured", {"lib": "mod a;", "a": compares}, None, "bloc-mesh")
     rest = '[dependencies]\nserde = "1"\ntokio = "1"\n[dev-dependencies]\nwasmtime = "1"'
     expect("dependency", {"lib": ""}, "bloc-policy: Cargo.toml depends on tokio, which is not allowed", "bloc-policy", rest)
     print("\n".join(wrong) or "imports: the self-test passes")

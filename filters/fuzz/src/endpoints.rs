@@ -10,14 +10,6 @@ use bloc_policy::wire::orca;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const KINDS: [RoutingKind; 6] = [
-    RoutingKind::Bloc,
-    RoutingKind::Random,
-    RoutingKind::RoundRobin,
-    RoutingKind::LeastRequest,
-    RoutingKind::Mu,
-    RoutingKind::Bid,
-];
 /// The most servers that are learned from answers.
 const ADDRESSES: u8 = 12;
 
@@ -28,7 +20,7 @@ pub fn endpoints(data: &[u8]) {
 }
 
 fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
-    let routing = *bytes.choose(&KINDS)?;
+    let routing = *bytes.choose(RoutingKind::ALL)?;
     let spec = ServiceSpec { routing: Some(routing), slo: Some("1s".into()), ..ServiceSpec::default() };
     let named = |bytes: &mut Unstructured<'_>| -> Result<Option<Vec<String>>> {
         let text: &str = bytes.arbitrary()?;

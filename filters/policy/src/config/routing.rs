@@ -44,6 +44,9 @@ macro_rules! kinds {
         }
 
         impl RoutingKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
             /// Its name in a configuration.
             pub const fn name(self) -> &'static str {
                 match self {

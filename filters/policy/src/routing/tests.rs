@@ -17,15 +17,6 @@ fn endpoints(count: usize) -> Endpoints {
     endpoints
 }
 
-const KINDS: [RoutingKind; 6] = [
-    RoutingKind::Bloc,
-    RoutingKind::Random,
-    RoutingKind::RoundRobin,
-    RoutingKind::LeastRequest,
-    RoutingKind::Mu,
-    RoutingKind::Bid,
-];
-
 fn router(kind: RoutingKind) -> Router {
     Router::new(&parameters(kind, "1s"))
 }
@@ -40,7 +31,7 @@ proptest! {
     #[test]
     fn a_list_never_names_a_server_twice(count in 0usize..20, length in 0usize..12, seed: u64, begun in prop::collection::vec(0usize..20, 0..40)) {
         let mut rng = fastrand::Rng::with_seed(seed);
-        for kind in KINDS {
+        for kind in RoutingKind::ALL.iter().copied() {
             let mut endpoints = endpoints(count);
             let mut router = router(kind);
             let mut list = Vec::new();
@@ -79,7 +70,7 @@ fn shares(kind: RoutingKind, endpoints: &mut Endpoints) -> BTreeMap<String, f64>
 
 #[test]
 fn equal_servers_get_equal_shares() {
-    for kind in KINDS {
+    for kind in RoutingKind::ALL.iter().copied() {
         let shares = shares(kind, &mut endpoints(10));
         assert_eq!(shares.len(), 10, "{kind:?}");
         // Four standard deviations of a share of 0.1 in 100,000 draws are 0.0038.
