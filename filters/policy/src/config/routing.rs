@@ -17,10 +17,11 @@ macro_rules! routings {
             RoundRobin "round_robin" { bids: false, compares_speeds: false } round_robin RoundRobin,
             /// Two at random, the one with fewer pending requests of this sender.
             LeastRequest "least_request" { bids: false, compares_speeds: false } least_request LeastRequest,
-            /// The smallest expected response time, from the queue lengths and service rates that the
-            /// servers report.
+            /// The smallest expected response time, from the queue lengths and service rates that
+            /// the servers report.
             Mu "mu" { bids: false, compares_speeds: true } mu Mu,
-            /// Each attempt bids the longest expected response time that it accepts; the server decides.
+            /// Each attempt bids the longest expected response time that it accepts; the server
+            /// decides.
             Bid "bid" { bids: true, compares_speeds: true } bid Bidder,
         }
     };

@@ -39,3 +39,18 @@ pub enum Answer {
     /// The caller no longer wanted the answer.
     GivenUp,
 }
+
+impl Answer {
+    /// The report that came with it.
+    pub fn report(&self) -> Option<&LoadReport> {
+        match self {
+            Self::Served(report)
+            | Self::Orca(report)
+            | Self::Bounced(report)
+            | Self::RejectedForDeadline(report)
+            | Self::Rejected(report) => Some(report),
+            Self::Erred(report) | Self::ClientError(report) => report.as_ref(),
+            Self::Unreported | Self::Failed | Self::GivenUp => None,
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! One server, as a sender sees it.
 
-use crate::endpoints::estimate::Estimate;
 use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
@@ -44,7 +43,6 @@ pub struct Endpoint {
     pub(super) took: Option<f64>,
     pub(super) report: LoadReport,
     pub(super) reported: Timestamp,
-    pub(super) estimate: Estimate,
     /// Until when it counts as one that has just bounced.
     pub(super) bounced_until: Timestamp,
     pub(super) failures: Failures,
@@ -52,6 +50,8 @@ pub struct Endpoint {
     pub(super) client_errors: Failures,
     /// None: it is not shut.
     pub(super) shut: Option<Shut>,
+    /// Whether it is in `Endpoints::changed`.
+    pub(super) has_changed: bool,
     /// Its index in `Endpoints::all`.
     pub(super) place: usize,
     /// Its index in `Endpoints::qualified`, if it qualifies.
@@ -97,9 +97,14 @@ impl Endpoint {
         self.shut.is_none() && self.pending < MOST_EXPLORING && lists.saturating_sub(self.chosen) > long
     }
 
-    /// What this sender believes about its queue and service rate.
-    pub fn estimate(&self) -> &Estimate {
-        &self.estimate
+    /// Its place among the endpoints. A draw may change it.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Until when it is shut, if it is.
+    pub(crate) fn shut_until(&self) -> Option<Timestamp> {
+        self.shut.map(|shut| shut.until)
     }
 
     /// Whether it rejected or failed when it was asked last, as far as that counts.

@@ -2,7 +2,6 @@
 
 use super::endpoint::TOOK_WEIGHT;
 use super::{Endpoint, EndpointId, Endpoints};
-use crate::endpoints::estimate::{Estimate, Standing};
 use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
@@ -30,12 +29,7 @@ impl Endpoints {
         self.table.iter()
     }
 
-    /// What this sender believes about each server, by place. A draw may change the places.
-    pub fn standings(&self) -> &[Standing] {
-        &self.standings
-    }
-
-    /// The server at a place of [`standings`](Self::standings).
+    /// The server at a place. A draw may change the places.
     pub fn at(&self, place: usize) -> Option<EndpointId> {
         self.all.get(place).copied()
     }
@@ -91,17 +85,17 @@ impl Endpoints {
             chosen: 0,
             took: None,
             report: LoadReport::default(),
-            estimate: Estimate::default(),
             bounced_until: Timestamp::ZERO,
             failures: Failures::default(),
             client_errors: Failures::default(),
             shut: None,
+            has_changed: false,
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
         self.compare(id, true);
+        self.reorder();
         self.all.push(id);
-        self.standings.push(Standing::default());
         self.qualified.push(id);
         self.by_address.insert(address.into(), id);
         id
@@ -120,8 +114,8 @@ impl Endpoints {
         let Some(endpoint) = self.table.remove(id) else { return };
         self.waiting.remove(&(endpoint.last_event, id));
         self.by_address.remove(&endpoint.address);
+        self.reorder();
         self.all.swap_remove(endpoint.place);
-        self.standings.swap_remove(endpoint.place);
         if let Some(moved) = self.all.get(endpoint.place).and_then(|&id| self.table.get_mut(id)) {
             moved.place = endpoint.place;
         }
@@ -178,32 +172,17 @@ impl Endpoints {
         }
     }
 
-    /// A look at all servers found this mean queue, in requests. Also checks some of them, in turn,
-    /// for reports that are too old: at least one, and all within a reset interval.
-    pub fn survey(&mut self, mean_queue: f64, now: Timestamp) {
-        self.mean_queue = mean_queue;
-        let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
-        self.surveyed = now;
-        let looks = 1 + (passed.min(1.0) * self.all.len() as f64) as usize;
-        for _ in 0..looks.min(self.all.len()) {
-            self.look_at_next(now);
-        }
+    /// Compares the servers with what they all do from now on.
+    pub(crate) fn renew_peers(&mut self) {
+        self.peers.failures.renew(self.table.values().map(|endpoint| &endpoint.failures));
+        self.peers.client_errors.renew(self.table.values().map(|endpoint| &endpoint.client_errors));
     }
 
-    fn look_at_next(&mut self, now: Timestamp) {
-        self.looked_at = if self.looked_at + 1 < self.all.len() { self.looked_at + 1 } else { 0 };
-        if self.looked_at == 0 {
-            self.peers.failures.renew(self.table.values().map(|endpoint| &endpoint.failures));
-            self.peers.client_errors.renew(self.table.values().map(|endpoint| &endpoint.client_errors));
-        }
-        let Some(id) = self.at(self.looked_at) else { return };
-        let Some(endpoint) = self.table.get_mut(id) else { return };
-        // A server with an attempt under way is not forgotten: as a newcomer it would be tried
-        // again before that.
-        if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
+    /// Forgets how often this server failed: too long ago.
+    pub(crate) fn forget_failures(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.failures.forget(&mut self.peers.failures);
             endpoint.client_errors.forget(&mut self.peers.client_errors);
-            self.note(id);
         }
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
 //!
 //! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its *last
@@ -55,7 +54,6 @@
 
 mod attempt;
 mod endpoint;
-pub mod estimate;
 pub mod failures;
 mod list;
 mod row;
@@ -65,7 +63,6 @@ pub use attempt::{Answer, Permit};
 pub use endpoint::{Endpoint, EndpointId};
 pub(crate) use row::Row;
 
-use crate::endpoints::estimate::{Limit, Standing};
 use crate::endpoints::failures::Peers;
 use crate::units::Timestamp;
 use endpoint::Shut;
@@ -105,17 +102,14 @@ pub struct Endpoints {
     by_address: HashMap<Box<str>, EndpointId>,
     table: SlotMap<EndpointId, Endpoint>,
     all: Vec<EndpointId>,
-    /// What a routing that looks at every server reads, in the order of `all`, so that it need not
-    /// read the table.
-    standings: Vec<Standing>,
+    /// How often the order of `all` has changed.
+    order: u64,
+    /// Servers whose pending requests or shut state have changed since the routing looked, once
+    /// each.
+    changed: Vec<EndpointId>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
     peers: Compared,
-    /// The mean queue in requests; only kept for a routing that looks at all servers.
-    mean_queue: f64,
-    /// The place last checked for an old report, and the time of that check.
-    looked_at: usize,
-    surveyed: Timestamp,
 }
 
 impl Endpoints {
@@ -127,13 +121,11 @@ impl Endpoints {
             by_address: HashMap::new(),
             table: SlotMap::with_key(),
             all: Vec::new(),
-            standings: Vec::new(),
+            order: 0,
+            changed: Vec::new(),
             qualified: Vec::new(),
             waiting: BTreeSet::new(),
             peers: Compared::default(),
-            mean_queue: 0.0,
-            looked_at: 0,
-            surveyed: Timestamp::ZERO,
         }
     }
 
@@ -156,7 +148,6 @@ impl Endpoints {
             endpoint.unheard_since = now;
         }
         endpoint.unheard = endpoint.unheard.saturating_add(1);
-        endpoint.estimate.sent(endpoint.pending, now);
         let asked = now.after(silence(endpoint.unheard, self.reset_interval));
         if let Some(shut) = &mut endpoint.shut {
             *shut = Shut { until: asked.after(self.reset_interval), is_probed: true };
@@ -184,7 +175,6 @@ impl Endpoints {
     /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
     /// long the server has said nothing.
     pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
-        let limit = Limit::new(self.all.len(), self.mean_queue);
         if answer != Answer::GivenUp {
             self.restart(id, now);
         }
@@ -206,18 +196,9 @@ impl Endpoints {
         if answer != Answer::GivenUp {
             endpoint.unheard = 0;
         }
-        let report = match answer {
-            Answer::Served(report)
-            | Answer::Orca(report)
-            | Answer::Bounced(report)
-            | Answer::RejectedForDeadline(report)
-            | Answer::Rejected(report) => Some(report),
-            Answer::Erred(report) | Answer::ClientError(report) => report,
-            Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
-        };
+        let report = answer.report().copied();
         if let Some(report) = report {
             (endpoint.report, endpoint.reported) = (report, now);
-            endpoint.estimate.hear(&report, endpoint.pending, limit, now);
         }
         let counts = match answer {
             Answer::Failed => endpoint.failures.failed(&mut self.peers.failures),
@@ -269,9 +250,6 @@ impl Endpoints {
             }
             Answer::Failed => returned && !counts,
         };
-        if answer == Answer::Unreported {
-            endpoint.estimate.served_without_report(now);
-        }
         if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
             // A server that was rolled back takes a bid that says the fleet's time for none.
             endpoint.report.fleet = false;
@@ -296,19 +274,10 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// The application of this server answered an attempt. Where estimates matter, to be called
-    /// before [`answer`](Self::answer).
-    pub fn served(&mut self, id: EndpointId, now: Timestamp) {
-        if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.estimate.answered(now);
-        }
-    }
-
     /// The attempt is over, one pending request less.
     pub fn end(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending = endpoint.pending.saturating_sub(1);
-            endpoint.estimate.ended(endpoint.pending);
             self.note(id);
         }
     }
@@ -327,7 +296,6 @@ impl Endpoints {
             let Some(id) = self.at(place) else { return };
             if let Some(endpoint) = self.table.get_mut(id) {
                 endpoint.pending = 0;
-                endpoint.estimate.ended(0);
             }
             self.note(id);
         }
@@ -346,14 +314,14 @@ impl Endpoints {
 
     /// All servers, as a row from which the routing draws.
     pub(crate) fn all(&mut self) -> Row<'_> {
-        let standings = self.standings.as_mut_slice();
-        Row { ids: &mut self.all, standings, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
+        self.reorder();
+        Row { ids: &mut self.all, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
     }
 
     /// The qualified servers, as a row from which the routing draws.
     pub(crate) fn qualified(&mut self) -> Row<'_> {
         let (ids, table) = (&mut self.qualified, &mut self.table);
-        Row { ids, standings: &mut [], table, place: |endpoint| endpoint.qualified.as_mut() }
+        Row { ids, table, place: |endpoint| endpoint.qualified.as_mut() }
     }
 
     /// The servers that do not qualify, in the order in which their intervals end; of the first
@@ -389,12 +357,38 @@ impl Endpoints {
         endpoint.last_event = now;
     }
 
-    /// Updates the standing of a server.
+    /// Remembers that something has changed which the routing may read at its next choice.
     fn note(&mut self, id: EndpointId) {
-        let Some(endpoint) = self.table.get(id) else { return };
-        if let Some(standing) = self.standings.get_mut(endpoint.place) {
-            let shut = endpoint.shut.map(|shut| shut.until);
-            *standing = endpoint.estimate.standing(endpoint.pending).shut(shut);
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if !endpoint.has_changed {
+            endpoint.has_changed = true;
+            self.changed.push(id);
+        }
+    }
+
+    /// The order of the places changes, so a routing that keeps something by place has to look at
+    /// all servers.
+    fn reorder(&mut self) {
+        self.order += 1;
+        self.forget_changes();
+    }
+
+    /// How often the order of the places has changed.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// The servers that have changed since the routing looked.
+    pub(crate) fn changed(&self) -> &[EndpointId] {
+        &self.changed
+    }
+
+    /// The routing has looked at what has changed.
+    pub(crate) fn forget_changes(&mut self) {
+        for id in self.changed.drain(..) {
+            if let Some(endpoint) = self.table.get_mut(id) {
+                endpoint.has_changed = false;
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! Rows of servers, from which a routing draws.
 
 use super::endpoint::{Endpoint, EndpointId};
-use crate::endpoints::estimate::Standing;
 use crate::units::Timestamp;
 use slotmap::SlotMap;
 
@@ -9,8 +8,6 @@ use slotmap::SlotMap;
 /// swap.
 pub(crate) struct Row<'a> {
     pub(super) ids: &'a mut Vec<EndpointId>,
-    /// Moves along with `ids`, unless empty.
-    pub(super) standings: &'a mut [Standing],
     pub(super) table: &'a mut SlotMap<EndpointId, Endpoint>,
     pub(super) place: fn(&mut Endpoint) -> Option<&mut usize>,
 }
@@ -46,9 +43,6 @@ impl Row<'_> {
         for (id, place) in [(id, to), (other, at)] {
             *self.ids.get_mut(place)? = id;
             *(self.place)(self.table.get_mut(id)?)? = place;
-        }
-        if at.max(to) < self.standings.len() {
-            self.standings.swap(at, to);
         }
         Some(id)
     }

@@ -20,7 +20,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 fn is_any_shut(endpoints: &Endpoints) -> bool {
-    endpoints.standings().iter().any(Standing::is_shut)
+    endpoints.iter().any(|(_, endpoint)| endpoint.is_shut())
 }
 
 fn report(chip: bool) -> LoadReport {
@@ -241,11 +241,10 @@ proptest! {
             }
             // LeastRequest reorders the servers as it draws.
             LeastRequest.choose(&mut endpoints, 2, at(now), &mut rng, &mut list);
-            prop_assert_eq!(endpoints.standings().len(), naive.len());
-            for (place, standing) in endpoints.standings().iter().enumerate() {
+            for place in 0..endpoints.len() {
                 let endpoint = endpoints.at(place).and_then(|id| endpoints.get(id)).unwrap();
                 let shut = naive[endpoint.address()].shut.map(|(until, _)| at(until));
-                prop_assert_eq!(*standing, endpoint.estimate().standing(endpoint.pending()).shut(shut), "at {}", place);
+                prop_assert_eq!((endpoint.place(), endpoint.shut_until()), (place, shut));
             }
             prop_assert_eq!(endpoints.len(), naive.len());
             for (_, endpoint) in endpoints.iter() {

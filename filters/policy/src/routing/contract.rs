@@ -21,6 +21,15 @@ pub struct BidPosition {
 pub enum Event<'a> {
     /// A request comes at this time, which may be sent without a list.
     Request(Timestamp),
+    /// An attempt to this server begins.
+    Began {
+        /// The server.
+        endpoint: EndpointId,
+        /// When.
+        now: Timestamp,
+    },
+    /// An attempt to this server is over, or does not count as pending any more.
+    Ended(EndpointId),
     /// A server answered an attempt with this bid after `took`.
     Answered {
         /// The server.
@@ -79,6 +88,6 @@ pub trait Routing: Sized {
         None
     }
 
-    /// Learns from what happened.
-    fn learn(&mut self, _event: &Event<'_>) {}
+    /// Learns from what happened, after `endpoints` has.
+    fn learn(&mut self, _event: &Event<'_>, _endpoints: &Endpoints) {}
 }

@@ -11,7 +11,7 @@ pub mod bid;
 mod bloc;
 mod contract;
 mod least_request;
-mod mu;
+pub mod mu;
 mod random;
 mod round_robin;
 mod router;

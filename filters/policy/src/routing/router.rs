@@ -72,9 +72,9 @@ macro_rules! router {
                 }
             }
 
-            fn learn(&mut self, event: &Event<'_>) {
+            fn learn(&mut self, event: &Event<'_>, endpoints: &Endpoints) {
                 match self {
-                    $(Self::$kind(routing) => routing.learn(event),)+
+                    $(Self::$kind(routing) => routing.learn(event, endpoints),)+
                 }
             }
         }

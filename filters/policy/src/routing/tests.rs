@@ -1,5 +1,6 @@
 //! What every routing promises, and the shares that the baselines must give.
 
+use super::mu::estimate::{Estimate, Limit};
 use super::*;
 use crate::config::{RoutingKind, ServiceParameters, ServiceSpec};
 use crate::endpoints::{Answer, EndpointId, Endpoints, Permit};
@@ -129,14 +130,20 @@ fn report(queue: u32, service: f64) -> crate::endpoints::Answer {
     crate::endpoints::Answer::Served(report)
 }
 
+fn answer(router: &mut Router, endpoints: &mut Endpoints, endpoint: EndpointId, answer: Answer) {
+    let (now, took, bid) = (Timestamp::ZERO, Duration::ZERO, None);
+    endpoints.answer(endpoint, Permit::Chip, answer, now);
+    router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, endpoints);
+}
+
 #[test]
 fn mu_orders_by_expected_response_time() {
-    let mut endpoints = endpoints(4);
+    let (mut router, mut endpoints) = (router(RoutingKind::Mu), endpoints(4));
     for (name, queue, service) in [("s0", 3, 10.0), ("s1", 3, 40.0), ("s2", 0, 20.0), ("s3", 9, 200.0)] {
         let id = endpoints.find(name).unwrap();
-        endpoints.answer(id, Permit::Chip, report(queue, service), Timestamp::ZERO);
+        answer(&mut router, &mut endpoints, id, report(queue, service));
     }
-    let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
+    let mut list = Vec::new();
     // 0.4 s, 0.1 s, 0.05 s, 0.05 s.
     router.choose(&mut endpoints, 4, Timestamp::ZERO, &mut fastrand::Rng::with_seed(1), &mut list);
     let order: Vec<&str> = list.iter().map(|&id| endpoints.get(id).unwrap().address()).collect();
@@ -150,15 +157,17 @@ proptest! {
     /// the rates have no exact inverse, so that roundings differ.
     #[test]
     fn mu_lists_the_servers_with_the_shortest_expected_response_times(servers in prop::collection::vec((0u32..9, 1u32..8), 1..60), length in 1usize..12, seed: u64) {
-        let mut endpoints = endpoints(servers.len());
+        let (mut router, mut endpoints) = (router(RoutingKind::Mu), endpoints(servers.len()));
         let mut costs = Vec::new();
         for (i, (queue, rate)) in servers.into_iter().enumerate() {
             let id = endpoints.find(&format!("s{i}")).unwrap();
-            endpoints.answer(id, Permit::Chip, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
-            let rate = endpoints.get(id).unwrap().estimate().standing(0).service_rate();
-            costs.push((id, (f64::from(queue) + 1.0) / rate));
+            let said = report(queue, 0.3 * f64::from(rate));
+            answer(&mut router, &mut endpoints, id, said);
+            let mut estimate = Estimate::default();
+            estimate.hear(said.report().unwrap(), 0, Limit::new(1, 0.0), Timestamp::ZERO);
+            costs.push((id, (f64::from(queue) + 1.0) / estimate.standing(0).service_rate()));
         }
-        let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
+        let mut list = Vec::new();
         router.choose(&mut endpoints, length, Timestamp::ZERO, &mut fastrand::Rng::with_seed(seed), &mut list);
         let chosen: Vec<f64> = list.iter().map(|id| costs.iter().find(|cost| cost.0 == *id).unwrap().1).collect();
         let mut sorted: Vec<f64> = costs.iter().map(|cost| cost.1).collect();
@@ -170,10 +179,10 @@ proptest! {
 
 #[test]
 fn mu_assumes_a_new_server_is_as_fast_as_the_fastest_known_one() {
-    let mut endpoints = endpoints(2);
+    let (mut router, mut endpoints) = (router(RoutingKind::Mu), endpoints(2));
     let id = endpoints.find("s0").unwrap();
-    endpoints.answer(id, Permit::Chip, report(0, 10.0), Timestamp::ZERO);
-    let (mut router, mut list, mut rng) = (router(RoutingKind::Mu), Vec::new(), fastrand::Rng::with_seed(1));
+    answer(&mut router, &mut endpoints, id, report(0, 10.0));
+    let (mut list, mut rng) = (Vec::new(), fastrand::Rng::with_seed(1));
     let mut first = Vec::new();
     for _ in 0..6 {
         router.choose(&mut endpoints, 1, Timestamp::ZERO, &mut rng, &mut list);

@@ -35,6 +35,6 @@ impl Sender {
 
     /// A bounce was to be retried, and Envoy did not do it.
     pub fn overflowed(&mut self, now: Timestamp) {
-        self.router.learn(&Event::Overflowed(now));
+        self.router.learn(&Event::Overflowed(now), &self.endpoints);
     }
 }

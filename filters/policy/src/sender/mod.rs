@@ -95,6 +95,9 @@ impl Sender {
     pub fn beside(&self, parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut other = self.clone();
         other.endpoints.none_pending();
+        for (id, _) in other.endpoints.iter() {
+            other.router.learn(&Event::Ended(id), &other.endpoints);
+        }
         other.configure(parameters, now);
         other
     }
@@ -180,6 +183,7 @@ impl Sender {
 
     fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let permit = self.endpoints.begin(endpoint, now)?;
+        self.router.learn(&Event::Began { endpoint, now }, &self.endpoints);
         // One that explores accepts any time: it is to find out.
         let turn = turn.filter(|_| !self.doubts.explores(endpoint));
         let bid = turn.and_then(|turn| self.router.bid(&self.endpoints, endpoint, turn, now));
@@ -196,32 +200,29 @@ impl Sender {
             self.budget.rejection();
         }
         let answer = as_meant(answer, bid, took);
-        self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now });
-        match answer {
-            Answer::Served(_) | Answer::Orca(_) if self.parameters.routing().compares_speeds() => {
-                self.endpoints.served(endpoint, now);
-            }
-            Answer::Unreported => self.endpoints.took(endpoint, took),
-            _ => {}
+        if answer == Answer::Unreported {
+            self.endpoints.took(endpoint, took);
         }
         self.endpoints.answer_after(endpoint, permit, answer, took, now);
+        self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, &self.endpoints);
     }
 
     /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
     /// reported as well. While many are full, attempts do not bid.
     pub fn met_full(&mut self) {
-        self.router.learn(&Event::Full);
+        self.router.learn(&Event::Full, &self.endpoints);
     }
 
     /// The attempt is over, answered or not.
     pub fn end(&mut self, attempt: &Attempt) {
-        self.endpoints.end(attempt.endpoint);
+        self.idle(attempt.endpoint);
     }
 
     /// An attempt to this server has become an idle stream, which does not count as pending and has
     /// no [`end`](Self::end).
     pub fn idle(&mut self, endpoint: EndpointId) {
         self.endpoints.end(endpoint);
+        self.router.learn(&Event::Ended(endpoint), &self.endpoints);
     }
 
     /// The idle stream carries bytes again, and counts.
@@ -235,7 +236,7 @@ impl Sender {
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
-        self.router.learn(&Event::Request(now));
+        self.router.learn(&Event::Request(now), &self.endpoints);
         if self.learns() && self.discovery.explores(self.endpoints.len(), self.endpoints.open(), rng) {
             return &self.list;
         }

@@ -1,7 +1,7 @@
 //! A server whose reports make it look attractive.
 
 use crate::mesh::{Lie, Mesh, SENDERS};
-use bloc_policy::endpoints::estimate::MAX_REPORT_FACTOR;
+use bloc_policy::routing::mu::estimate::MAX_REPORT_FACTOR;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use crate::mesh::{Lie, Mesh, RESET, SENDERS, SERVERS};
 use bloc_policy::config::RoutingKind;
-use bloc_policy::endpoints::estimate::HORIZON;
+use bloc_policy::routing::mu::estimate::HORIZON;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);

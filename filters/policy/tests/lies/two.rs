@@ -16,7 +16,7 @@
 
 use crate::mesh::{Lie, Mesh, SENDERS, SERVICE, Tally};
 use bloc_policy::config::RoutingKind;
-use bloc_policy::endpoints::estimate::MAX_REPORT_FACTOR;
+use bloc_policy::routing::mu::estimate::MAX_REPORT_FACTOR;
 use std::time::Duration;
 
 const MINUTES: Duration = Duration::from_secs(300);

@@ -247,7 +247,7 @@ fn an_error_in_the_trailers_revokes_the_chip() {
 }
 
 #[test]
-fn an_orca_report_returns_the_chip_and_sets_the_service_rate() {
+fn an_orca_report_returns_the_chip() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
@@ -258,7 +258,7 @@ fn an_orca_report_returns_the_chip_and_sets_the_service_rate() {
         at(1),
     );
     let endpoint = endpoints.get(id).unwrap();
-    assert_eq!((endpoint.chips(), endpoint.estimate().standing(0).service_rate()), (1, 40.0));
+    assert_eq!(endpoint.chips(), 1);
 }
 
 #[test]
@@ -309,67 +309,6 @@ fn lists_every_known_server() {
 }
 
 #[test]
-fn an_answer_without_a_report_restarts_the_aging_of_unreported_requests() {
-    let others = |answer| {
-        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
-        let id = endpoints.add("s", at(0));
-        let permit = endpoints.begin(id, at(0)).unwrap();
-        endpoints.begin(id, at(0));
-        endpoints.answer(id, permit, answer, at(1_000));
-        // Two own requests, so two are assumed of the other sender; half is forgotten in a second.
-        let mut fleet = crate::endpoints::estimate::Fleet::new(RESET);
-        fleet.senders = 2.0;
-        endpoints.standings()[0].unknown_queue(&fleet, at(1_000))
-    };
-    assert_eq!(others(Answer::Unreported), 2.0);
-    assert_eq!(others(Answer::Served(LoadReport::default())), 1.0);
-}
-
-/// How many servers have a known service rate.
-fn remembered(endpoints: &Endpoints) -> usize {
-    endpoints.standings().iter().filter(|standing| standing.service_rate() > 0.0).count()
-}
-
-/// This many servers that reported at the start, last surveyed before their reports were too old.
-fn old_words(servers: usize) -> (Endpoints, Vec<EndpointId>) {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
-    endpoints.survey(0.0, at(2_000));
-    let ids: Vec<EndpointId> = (0..servers).map(|n| endpoints.add(&format!("s{n}"), at(0))).collect();
-    ids.iter().for_each(|&id| endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0)));
-    assert_eq!(remembered(&endpoints), servers);
-    (endpoints, ids)
-}
-
-#[test]
-fn forgets_one_old_report_per_survey_and_all_within_a_reset_interval() {
-    let (mut endpoints, _) = old_words(10);
-    for left in (0..10).rev() {
-        endpoints.survey(0.0, at(2_001));
-        assert_eq!(remembered(&endpoints), left, "one with each survey");
-    }
-    let (mut endpoints, _) = old_words(10);
-    for (now, left) in [(2_001, 9), (2_101, 3), (2_301, 0)] {
-        endpoints.survey(0.0, at(now));
-        assert_eq!(remembered(&endpoints), left, "at {now} ms");
-    }
-    let (mut endpoints, ids) = old_words(1);
-    endpoints.begin(ids[0], at(1));
-    endpoints.survey(0.0, at(9_000));
-    assert_eq!(remembered(&endpoints), 1, "kept while an answer is pending");
-}
-
-#[test]
-fn believes_a_service_rate_up_to_four_times_the_observed_pace() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
-    let id = endpoints.add("s", at(0));
-    endpoints.begin(id, at(0));
-    endpoints.served(id, at(1_000));
-    let boasts = LoadReport { queue: Some(0), service: Some(1_000.0), ..report(true) };
-    endpoints.answer(id, Permit::Chip, Answer::Served(boasts), at(1_000));
-    assert_eq!(endpoints.standings()[0].service_rate(), 4.0);
-}
-
-#[test]
 fn a_resumed_attempt_is_pending_again() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
@@ -377,5 +316,4 @@ fn a_resumed_attempt_is_pending_again() {
     endpoints.end(id);
     endpoints.resume(id);
     assert_eq!(endpoints.get(id).map(Endpoint::pending), Some(1));
-    assert_eq!(endpoints.standings()[0].pending(), 1);
 }

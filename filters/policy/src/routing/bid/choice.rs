@@ -116,9 +116,10 @@ impl Routing for Bidder {
         Some(Bid { most: by_all.min(self.price_of_the_other(endpoints, endpoint, now)), fleet })
     }
 
-    fn learn(&mut self, event: &Event<'_>) {
+    fn learn(&mut self, event: &Event<'_>, _endpoints: &Endpoints) {
         match *event {
             Event::Request(now) => self.pause.count(now),
+            Event::Began { .. } | Event::Ended(_) => {}
             Event::Full => self.bids.rejected(),
             Event::Overflowed(now) => self.pause.overflowed(now),
             Event::Answered { endpoint, bid, took, answer, now } => match answer {

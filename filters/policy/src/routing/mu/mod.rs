@@ -2,7 +2,7 @@
 //! equation 4.1).
 //!
 //! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i`
-//! (requests/s) of [`crate::endpoints::estimate`]. Ties go to the first server from a random start.
+//! (requests/s) of [`estimate`]. Ties go to the first server from a random start.
 //! The list for the retries goes on with the next smallest.
 //!
 //! Shut servers ([`crate::endpoints`]), which rejected or failed within the reset interval, are
@@ -30,19 +30,23 @@
 //!
 //! Deviations:
 //! 1. the measure against herding, on which the paper is silent;
-//! 2. see [`crate::endpoints::estimate`];
+//! 2. see [`estimate`];
 //! 3. shut servers are left out: the paper has no failures;
 //! 4. the steps.
 //!
 //! [`Mu::expected`], by which requests are refused, leaves out the guess against herding, and is
 //! none for a probe.
 
-use super::contract::Routing;
+pub mod estimate;
+mod known;
+
+use super::contract::{Event, Routing};
 use crate::config::ServiceParameters;
-use crate::endpoints::estimate::{Fleet, Standing};
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
+use estimate::{Fleet, Standing};
+use known::Known;
 use std::time::Duration;
 
 /// The weight of the newest observation in the means that tell how many senders there are.
@@ -60,6 +64,7 @@ const MARGIN: f64 = 1.0 + 8.0 * f64::EPSILON;
 #[derive(Clone, Debug)]
 pub struct Mu {
     fleet: Fleet,
+    known: Known,
     /// Smoothed means per server: the queue, and the pending requests of this sender.
     queue: f64,
     pending: f64,
@@ -71,7 +76,8 @@ pub struct Mu {
 impl Mu {
     /// Nothing is known; reports are forgotten within some reset intervals.
     pub fn with_interval(reset_interval: Duration) -> Self {
-        Self { fleet: Fleet::new(reset_interval), queue: 0.0, pending: 0.0, expected: None }
+        let known = Known::new(reset_interval);
+        Self { fleet: Fleet::new(reset_interval), known, queue: 0.0, pending: 0.0, expected: None }
     }
 }
 
@@ -82,6 +88,7 @@ impl Routing for Mu {
 
     fn configure(&mut self, parameters: &ServiceParameters) {
         self.fleet.configure(parameters.reset_interval());
+        self.known.configure(parameters.reset_interval());
     }
 
     /// None if no service rate is known.
@@ -104,8 +111,10 @@ impl Routing for Mu {
         if count == 0 || length == 0 {
             return;
         }
+        self.known.refresh(endpoints);
+        let standings = self.known.standings();
         let mut start = rng.below(count);
-        let at = |place: usize| endpoints.standings().get(place);
+        let at = |place: usize| standings.get(place);
         let probes = at(start).is_some_and(|standing| standing.may_be_probed(now));
         if probes {
             list.extend(endpoints.at(start));
@@ -117,17 +126,16 @@ impl Routing for Mu {
                 start = rng.below(count);
             }
         }
-        let (front, back) = endpoints.standings().split_at_checked(start).unwrap_or_default();
+        let (front, back) = standings.split_at_checked(start).unwrap_or_default();
         let mut scan = Scan::new(length);
         scan.look(back, front.len(), self.fleet, now);
         scan.look(front, 0, self.fleet, now);
         let Scan { best, looked_at, queues, rates, pending, most, .. } = scan;
         list.extend(best.iter().take(length - list.len()).filter_map(|&(_, place)| endpoints.at(place)));
-        let nearest =
-            best.first().and_then(|&(_, place)| endpoints.standings().get(place)).filter(|_| most > 0.0 && !probes);
+        let nearest = best.first().and_then(|&(_, place)| at(place)).filter(|_| most > 0.0 && !probes);
         self.expected = nearest.map(|standing| standing.expected(&self.fleet, now));
         if list.len() < length && looked_at < count {
-            fill(list, length, endpoints);
+            fill(list, length, standings, endpoints);
         }
         if looked_at == 0 {
             return;
@@ -135,13 +143,17 @@ impl Routing for Mu {
         self.fleet.wait = queues / rates;
         self.fleet.most = if most > 0.0 { most } else { 1.0 };
         let (queue, pending) = (queues / looked_at as f64, pending as f64 / looked_at as f64);
-        endpoints.survey(queue, now);
+        self.known.survey(queue, endpoints, now);
         self.queue += WEIGHT * (queue - self.queue);
         self.pending += WEIGHT * (pending - self.pending);
         // Counts the request that is being placed: a sender of one at a time never has another
         // pending.
         let placed = 1.0 / looked_at as f64;
         self.fleet.senders = ((self.queue + placed) / (self.pending + placed)).max(1.0);
+    }
+
+    fn learn(&mut self, event: &Event<'_>, endpoints: &Endpoints) {
+        self.known.learn(event, endpoints);
     }
 }
 
@@ -152,8 +164,8 @@ fn rounded(queue: f64) -> f64 {
 
 /// Adds servers that are left out, in the order in which their intervals end, until there are
 /// `length`.
-fn fill(list: &mut Vec<EndpointId>, length: usize, endpoints: &Endpoints) {
-    let shut = endpoints.standings().iter().enumerate().filter(|(_, standing)| standing.is_shut());
+fn fill(list: &mut Vec<EndpointId>, length: usize, standings: &[Standing], endpoints: &Endpoints) {
+    let shut = standings.iter().enumerate().filter(|(_, standing)| standing.is_shut());
     let mut shut: Vec<_> = shut.map(|(place, standing)| (standing.shut_until(), place)).collect();
     shut.sort_unstable();
     let shut = shut.into_iter().filter_map(|(_, place)| endpoints.at(place));
@@ -232,5 +244,4 @@ impl Scan {
 }
 
 #[cfg(test)]
-#[path = "mu_tests.rs"]
 mod tests;

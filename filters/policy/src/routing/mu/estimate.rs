@@ -60,8 +60,9 @@ pub struct Estimate {
     sent_since: Timestamp,
     rate: ServiceRate,
     service: Option<f64>,
-    /// Since when this sender waits for its next answer.
-    waits: Timestamp,
+    /// Since when this sender waits for its next answer; none: not known, where its requests were
+    /// under way before the routing was `mu`.
+    waits: Option<Timestamp>,
     /// How long this sender waits from one answer to the next, smoothed, in seconds.
     gap: Option<f64>,
     /// How many gaps the past counts for.
@@ -124,8 +125,8 @@ const GAP_WEIGHT: f64 = 0.3;
 impl Estimate {
     /// A request of this sender was answered by the application.
     pub fn answered(&mut self, now: Timestamp) {
-        let gap = now.since(self.waits).as_secs_f64();
-        self.waits = now;
+        let Some(waits) = self.waits.replace(now) else { return };
+        let gap = now.since(waits).as_secs_f64();
         self.gaps += 1.0;
         let weight = (1.0 / self.gaps).max(GAP_WEIGHT);
         self.gap = Some(self.gap.map_or(gap, |mean| mean + weight * (gap - mean)));
@@ -145,8 +146,8 @@ impl Estimate {
     /// A request was sent there; `pending` of this sender are there now.
     pub fn sent(&mut self, pending: u32, now: Timestamp) {
         if pending <= 1 {
-            self.gaps = self.gaps.min(1.0 / GAP_WEIGHT) / aging(now.since(self.waits));
-            self.waits = now;
+            self.gaps = self.gaps.min(1.0 / GAP_WEIGHT) / aging(now.since(self.waits.unwrap_or_default()));
+            self.waits = Some(now);
         }
         if self.sent == 0 {
             self.sent_since = now;

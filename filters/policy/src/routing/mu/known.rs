@@ -1,0 +1,139 @@
+//! What Mu knows of each server: an [`Estimate`], and its [`Standing`] for the choice.
+
+use super::estimate::{Estimate, Limit, Standing};
+use crate::endpoints::{Answer, EndpointId, Endpoints};
+use crate::routing::contract::Event;
+use crate::units::Timestamp;
+use slotmap::SecondaryMap;
+use std::time::Duration;
+
+/// The servers of one cluster, as Mu sees them.
+#[derive(Clone, Debug)]
+pub struct Known {
+    reset_interval: Duration,
+    estimates: SecondaryMap<EndpointId, Estimate>,
+    /// In the order of the endpoints' places, so that a choice need not read any table.
+    standings: Vec<Standing>,
+    /// The order of the places for which `standings` was made.
+    order: Option<u64>,
+    /// The mean queue in requests.
+    mean_queue: f64,
+    /// The place last checked for an old report, and the time of that check.
+    looked_at: usize,
+    surveyed: Timestamp,
+}
+
+impl Known {
+    /// Nothing is known; reports are forgotten within some reset intervals.
+    pub fn new(reset_interval: Duration) -> Self {
+        Self {
+            reset_interval,
+            estimates: SecondaryMap::new(),
+            standings: Vec::new(),
+            order: None,
+            mean_queue: 0.0,
+            looked_at: 0,
+            surveyed: Timestamp::ZERO,
+        }
+    }
+
+    /// Sets the reset interval.
+    pub fn configure(&mut self, reset_interval: Duration) {
+        self.reset_interval = reset_interval;
+    }
+
+    /// Makes the next [`refresh`](Self::refresh) look at all servers.
+    #[cfg(test)]
+    pub fn forget_order(&mut self) {
+        self.order = None;
+    }
+
+    /// The standing of each server, by place, as of the last [`refresh`](Self::refresh).
+    pub fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// Learns from what happened.
+    pub fn learn(&mut self, event: &Event<'_>, endpoints: &Endpoints) {
+        let (Event::Began { endpoint, .. } | Event::Answered { endpoint, .. } | Event::Ended(endpoint)) = *event else {
+            return;
+        };
+        let Some(pending) = endpoints.get(endpoint).map(|server| server.pending()) else { return };
+        let Some(entry) = self.estimates.entry(endpoint) else { return };
+        let estimate = entry.or_default();
+        match *event {
+            Event::Began { now, .. } => estimate.sent(pending, now),
+            Event::Ended(_) => estimate.ended(pending),
+            Event::Answered { answer, now, .. } => {
+                if matches!(answer, Answer::Served(_) | Answer::Orca(_)) {
+                    estimate.answered(now);
+                }
+                if let Some(report) = answer.report() {
+                    estimate.hear(report, pending, Limit::new(endpoints.len(), self.mean_queue), now);
+                }
+                if *answer == Answer::Unreported {
+                    estimate.served_without_report(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings the standings up to date.
+    pub fn refresh(&mut self, endpoints: &mut Endpoints) {
+        let order = Some(endpoints.order());
+        if self.order == order {
+            endpoints.changed().iter().for_each(|id| self.note(*id, endpoints));
+        } else {
+            self.order = order;
+            self.standings.clear();
+            let all = (0..endpoints.len()).filter_map(|place| endpoints.at(place));
+            self.standings.extend(all.map(|id| standing(&self.estimates, id, endpoints)));
+        }
+        endpoints.forget_changes();
+    }
+
+    fn note(&mut self, id: EndpointId, endpoints: &Endpoints) {
+        let place = endpoints.get(id).map(|server| server.place());
+        if let Some(old) = place.and_then(|place| self.standings.get_mut(place)) {
+            *old = standing(&self.estimates, id, endpoints);
+        }
+    }
+
+    /// A look at all servers found this mean queue, in requests. Also checks some of them, in turn,
+    /// for reports that are too old: at least one, and all within a reset interval.
+    pub fn survey(&mut self, mean_queue: f64, endpoints: &mut Endpoints, now: Timestamp) {
+        self.mean_queue = mean_queue;
+        let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
+        self.surveyed = now;
+        let count = endpoints.len();
+        let looks = 1 + (passed.min(1.0) * count as f64) as usize;
+        for _ in 0..looks.min(count) {
+            self.look_at_next(endpoints, now);
+        }
+    }
+
+    fn look_at_next(&mut self, endpoints: &mut Endpoints, now: Timestamp) {
+        self.looked_at = if self.looked_at + 1 < endpoints.len() { self.looked_at + 1 } else { 0 };
+        if self.looked_at == 0 {
+            endpoints.renew_peers();
+        }
+        let Some(id) = endpoints.at(self.looked_at) else { return };
+        // A server with an attempt under way is not forgotten: as a newcomer it would be tried
+        // again before that.
+        if endpoints.get(id).is_none_or(|server| server.pending() > 0) {
+            return;
+        }
+        let reset_interval = self.reset_interval;
+        if self.estimates.get_mut(id).is_some_and(|estimate| estimate.forget(reset_interval, now)) {
+            endpoints.forget_failures(id);
+            self.note(id, endpoints);
+        }
+    }
+}
+
+/// The standing of a server now.
+fn standing(estimates: &SecondaryMap<EndpointId, Estimate>, id: EndpointId, endpoints: &Endpoints) -> Standing {
+    let Some(server) = endpoints.get(id) else { return Standing::default() };
+    estimates.get(id).copied().unwrap_or_default().standing(server.pending()).shut(server.shut_until())
+}
