@@ -3,9 +3,10 @@
 
 use bloc_benches::fleet::{SEED, Work, report, serve, server};
 use bloc_policy::config::RoutingKind;
-use bloc_policy::endpoints::estimate::{Estimate, Fleet, Limit};
+use bloc_policy::routing::mu::estimate::{Estimate, Fleet, Limit};
 use bloc_policy::server::admission::Admission;
 use bloc_policy::server::service_rate::ServiceRate;
+use bloc_policy::server::steps::OneThread;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
 use bloc_policy::wire::bid::{self, Bid};
 use bloc_policy::wire::load_report::LoadReport;
@@ -57,14 +58,14 @@ fn inbound(c: &mut Criterion) {
         b.iter(|| assert!(admission.grants_chip(black_box(Concurrency::new(0)), &mut rng)));
     });
     let ((mut answering, mut clock), (mut server, now)) = (server().expect("a server"), server().expect("a server"));
-    let deadline = Some(Duration::from_secs(1));
+    let (deadline, thread) = (Some(Duration::from_secs(1)), OneThread::default());
     let before = server.bare_report(Concurrency::new(3));
     group.bench_function("admit", |b| {
-        b.iter(|| assert_eq!(server.arrive(black_box(Concurrency::new(7)), None, deadline, now), Ok(())));
+        b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), None, deadline, &thread, now).is_ok()));
     });
     group.bench_function("bounce", |b| {
         let bid = Some(Bid { most: Duration::from_millis(150), fleet: Some(Duration::from_millis(90)) });
-        b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, now).is_err()));
+        b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, &thread, now).is_err()));
     });
     assert_eq!(server.bare_report(Concurrency::new(3)), before, "requests that only arrive change no measurement");
     // Whole requests, one at a time: whatever departs has arrived, and time passes in between, so

@@ -4,6 +4,7 @@ use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::endpoints::Answer;
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;
+use bloc_policy::server::steps::OneThread;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
 use std::collections::VecDeque;
@@ -143,11 +144,12 @@ pub fn server() -> anyhow::Result<(Server, Timestamp)> {
 /// others, and leaves as many.
 pub fn serve(server: &mut Server, now: &mut Timestamp, rng: &mut fastrand::Rng) -> LoadReport {
     let (others, took) = (Concurrency::new(3), Duration::from_millis(100));
-    // What it decides does not matter here.
-    let _ = server.arrive(others, None, None, *now);
-    let flag = server.flag(others, false);
-    *now = now.after(took);
-    server.depart(flag, took, others, *now);
+    let (mut thread, answered) = (OneThread::default(), now.after(took));
+    if let Ok(admitted) = server.arrive(others, None, None, &thread, *now) {
+        let inside = server.hand_over(admitted, false, &mut thread, *now);
+        server.answer(inside, true, others, &mut thread, answered);
+    }
+    *now = answered;
     server.report(others, rng)
 }
 

@@ -21,13 +21,14 @@ use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
-use crate::service::{Answered, Met, Served};
+use crate::service::{Answered, Served};
 use crate::services::Shared;
 use crate::status::Status;
 use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why;
 use bloc_policy::server::Server;
+use bloc_policy::server::steps::{Admitted, Inside};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::{Bid, Caller};
 use bloc_policy::wire::body::Body;
@@ -65,9 +66,9 @@ enum Stage {
     Untouched,
     /// In the queue. `limit`: the most bytes that may be held of a body that is not known to be
     /// small. `ends`: why it is rejected if it waits for too long.
-    Waiting { met: Met, limit: Option<u64>, ends: Reason },
-    /// Passed to the application at `since`. `place`: whether it has a place in the limiter.
-    Inside { met: Met, since: Timestamp, place: bool },
+    Waiting { admitted: Admitted, limit: Option<u64>, ends: Reason },
+    /// Passed to the application. `place`: whether it has a place in the limiter.
+    Inside { inside: Inside, place: bool },
     /// Answered by the application. `answer`: its entry among the answers that have begun; none if
     /// the answer ended with its headers.
     Answered { place: bool, answer: Option<AnswerId> },
@@ -87,9 +88,9 @@ struct Refusal {
 
 impl<H: Host> Waits for Request<H> {
     fn enter(&self, now: Timestamp) {
-        if let Stage::Waiting { met, .. } = self.stage.get() {
-            self.stage.set(Stage::Inside { met, since: now, place: true });
-            self.service.borrow().begin(self.plugin, Concurrency::new(0), now);
+        if let Stage::Waiting { admitted, .. } = self.stage.get() {
+            let inside = self.service.borrow_mut().hand_over(self.plugin, admitted, true, now);
+            self.stage.set(Stage::Inside { inside, place: true });
         }
     }
 
@@ -136,28 +137,27 @@ impl<H: Host> Request<H> {
         // reject, and never do they admit one too many.
         let others = service.others();
         let deadline = deadline(&self.stream);
-        if bid.is_some() || deadline.is_some() {
-            service.look_at_start(self.plugin, others);
-        }
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
-        let verdict = server.arrive(others, bid, deadline, now);
-        let met = Met { flag: server.flag(others, bid.is_some()), arrived: now };
+        let verdict = server.arrive(others, bid, deadline, &service.threads, now);
         let (places, capacity) = (server.places(), server.capacity());
         let (max_hold, ends) = server.max_hold(bid, deadline);
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
-        if let Err(reason) = verdict {
-            hurry(vm, service.tick_period(now));
-            drop(borrowed);
-            Rc::clone(self).reject(Refusal { reason, others, held: false });
-            return Flow::Pause;
-        }
+        let admitted = match verdict {
+            Ok(admitted) => admitted,
+            Err(reason) => {
+                hurry(vm, service.tick_period(now));
+                drop(borrowed);
+                Rc::clone(self).reject(Refusal { reason, others, held: false });
+                return Flow::Pause;
+            }
+        };
         service.counters.count(Served::Admitted);
         service.latencies.arrive(now);
         let Some(places) = places.filter(|places| !service.queue.arrive(*places, now)) else {
-            self.stage.set(Stage::Inside { met, since: now, place: places.is_some() });
-            service.begin(self.plugin, others, now);
+            let inside = service.hand_over(self.plugin, admitted, false, now);
+            self.stage.set(Stage::Inside { inside, place: places.is_some() });
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
         };
@@ -166,8 +166,8 @@ impl<H: Host> Request<H> {
             // If held, it could fill the flow-control window of its connection, and stop requests
             // inside.
             let turns = service.queue.enter_over_limit(now);
-            self.stage.set(Stage::Inside { met, since: now, place: true });
-            service.begin(self.plugin, others, now);
+            let inside = service.hand_over(self.plugin, admitted, false, now);
+            self.stage.set(Stage::Inside { inside, place: true });
             hurry(vm, service.tick_period(now));
             drop(borrowed);
             turns.take(now);
@@ -175,7 +175,7 @@ impl<H: Host> Request<H> {
         }
         service.counters.count(Served::Held);
         let limit = (body == Body::Call).then_some(body_limit);
-        self.stage.set(Stage::Waiting { met, limit, ends });
+        self.stage.set(Stage::Waiting { admitted, limit, ends });
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
         service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(max_hold));
         hurry(vm, service.tick_period(now));
@@ -246,15 +246,15 @@ impl<H: Host> Request<H> {
             self.stage.set(Stage::Answered { place, answer });
         };
         let (admitted, reads) = match self.stage.get() {
-            Stage::Inside { met, since, place } => {
+            Stage::Inside { inside, place } => {
                 let status = Status::read(&self.stream, ends);
                 let unsent = self.has_filters && status.is_unavailable() && application_is_unreachable(&self.stream);
                 answered(place);
                 if unsent {
                     self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
-                    return self.service.borrow_mut().unreached(self.plugin, met.arrived);
+                    return self.service.borrow_mut().unreached(self.plugin, inside);
                 }
-                (Some(Answered { met, since, tells_speed: status.tells_speed() }), self.has_filters)
+                (Some(Answered { inside, tells_speed: status.tells_speed() }), self.has_filters)
             }
             // Envoy answered first, for example after a timeout.
             Stage::Waiting { .. } => {
@@ -290,8 +290,8 @@ impl<H: Host> Request<H> {
                 turns.take(now);
                 (true, false)
             }
-            Stage::Inside { met, place, .. } => {
-                self.service.borrow_mut().leave(self.plugin, met.arrived);
+            Stage::Inside { inside, place } => {
+                self.service.borrow_mut().leave(self.plugin, inside);
                 (true, place)
             }
             Stage::Answered { place, answer } => {

@@ -9,6 +9,9 @@
 //! metrics, and a hot restart adds up the gauges of two processes.
 
 use crate::host::Host;
+use crate::metrics::Total;
+use bloc_policy::server::departures::Totals;
+use bloc_policy::server::steps::Threads;
 use bloc_policy::units::Timestamp;
 
 /// When the running request of one service began.
@@ -32,5 +35,36 @@ impl<H: Host> Running<H> {
     pub fn since(&self) -> Option<Timestamp> {
         let bytes = self.host.get(&self.key).0?;
         Some(Timestamp::from_nanos(u64::from_le_bytes(bytes.try_into().ok()?)))
+    }
+}
+
+/// What all threads of this proxy know of one application.
+pub struct AllThreads<H: Host> {
+    /// When the running request began.
+    pub running: Running<H>,
+    /// Requests that were answered.
+    pub departed: Total<H>,
+    /// The confident ones.
+    pub confident: Total<H>,
+}
+
+impl<H: Host> Threads for AllThreads<H> {
+    fn running_since(&self) -> Option<Timestamp> {
+        self.running.since()
+    }
+
+    fn runs_since(&mut self, now: Timestamp) {
+        self.running.begin(now);
+    }
+
+    fn departed(&mut self, confident: bool) {
+        self.departed.add(1);
+        if confident {
+            self.confident.add(1);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { departed: self.departed.get(), confident: self.confident.get() }
     }
 }

@@ -8,17 +8,17 @@ use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::Host;
 use crate::latency::ServerLatencies;
 use crate::message::Message;
-use crate::metrics::{Counters, Gauge, InFlight, Total};
+use crate::metrics::{Counters, Gauge, InFlight};
 use crate::parameters::{Parameters, PluginId};
 use crate::queue::{Queue, Turns};
-use crate::running::Running;
+use crate::running::{AllThreads, Running};
 pub use crate::service_metrics::Served;
 use crate::service_metrics::ServiceMetrics;
 use crate::views::{View, Views};
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::server::Server;
 use bloc_policy::server::count::{self, Count};
-use bloc_policy::server::departures::{Flag, Totals};
+use bloc_policy::server::steps::{Admitted, Inside};
 use bloc_policy::units::rng::Rng;
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
@@ -28,22 +28,11 @@ use std::time::Duration;
 /// [`bloc_policy::server::limiter::WORKER_TIMEOUT`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
-/// What a request met when it was admitted; needed when it is answered.
-#[derive(Clone, Copy, Debug)]
-pub struct Met {
-    /// What tells, when it is answered, whether the server was busy all the time.
-    pub flag: Flag,
-    /// When it came.
-    pub arrived: Timestamp,
-}
-
 /// A request that the application has answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// What it met.
-    pub met: Met,
-    /// When it was handed to the application.
-    pub since: Timestamp,
+    /// The request.
+    pub inside: Inside,
     /// Whether the time that it took says how fast the application is.
     pub tells_speed: bool,
 }
@@ -56,7 +45,6 @@ pub struct Service<H: Host> {
     pub servers: Views<Server>,
     /// The requests that wait.
     pub queue: Queue<H>,
-    running: Running<H>,
     in_flight: InFlight<H>,
     count: Count,
     capacity_in_force: Gauge<H>,
@@ -64,8 +52,8 @@ pub struct Service<H: Host> {
     service_rate: Gauge<H>,
     /// Estimated, in requests; 0: not known, or configured.
     concurrency: Gauge<H>,
-    departed: Total<H>,
-    confident: Total<H>,
+    /// What all threads know of the application.
+    pub threads: AllThreads<H>,
     /// The newest configuration.
     newest: Option<PluginId>,
     /// The configuration of the last request, or the one that the next request is likely to have.
@@ -95,14 +83,12 @@ impl<H: Host> Service<H> {
             host: host.clone(),
             servers: Views::default(),
             queue: Queue::new(host, name, vm, recovery),
-            running: Running::new(host, name),
             in_flight,
             count,
             capacity_in_force: capacity,
             service_rate,
             concurrency,
-            departed,
-            confident,
+            threads: AllThreads { running: Running::new(host, name), departed, confident },
             newest: None,
             last: None,
             shown: None,
@@ -195,10 +181,8 @@ impl<H: Host> Service<H> {
     fn measure(&mut self, now: Timestamp) {
         let mut servers = self.servers.iter_mut();
         let Some(server) = servers.next() else { return };
-        if server.is_due(now) {
-            let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
-            let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
-            server.measure(totals, executing, now);
+        let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
+        if server.tick(&self.threads, executing, now) {
             servers.for_each(Server::follow);
             let (rate, capacity, concurrency) = (self.in_use())
                 .map(|server| (server.service_rate(), server.capacity(), server.estimated_concurrency()))
@@ -238,35 +222,27 @@ impl<H: Host> Service<H> {
         self.count.add(&self.in_flight, offset);
     }
 
-    /// A request is about to arrive, and meets `others`.
-    pub fn look_at_start(&mut self, plugin: PluginId, others: Concurrency) {
-        if let Some(server) = self.servers.get_mut(plugin)
-            && server.asks_for_start(others)
-        {
-            server.hear_start(self.running.since());
+    /// A request is handed to the application. `waited`: after it was held.
+    pub fn hand_over(&mut self, plugin: PluginId, admitted: Admitted, waited: bool, now: Timestamp) -> Inside {
+        match self.servers.get(plugin) {
+            Some(server) => server.hand_over(admitted, waited, &mut self.threads, now),
+            None => admitted.unmeasured(now),
         }
     }
 
-    /// A request that met `others` when it was let in is handed to the application.
-    pub fn begin(&self, plugin: PluginId, others: Concurrency, now: Timestamp) {
-        if self.servers.get(plugin).is_some_and(|server| server.begins(others)) {
-            self.running.begin(now);
-        }
-    }
-
-    /// A request that came at `arrived` and was let in ends without an answer from the application.
-    pub fn leave(&mut self, plugin: PluginId, arrived: Timestamp) {
+    /// A request that was let in ends without an answer from the application.
+    pub fn leave(&mut self, plugin: PluginId, admitted: impl Into<Admitted>) {
         let (others, now) = (self.others(), self.host.now());
         if let Some(server) = self.servers.get_mut(plugin) {
-            server.leave(others, arrived, now);
+            server.leave(admitted, others, now);
         }
     }
 
-    /// The report for a request that came at `arrived`, was let in and never reached the
+    /// The report for a request that was let in and never reached the
     /// application: nothing is measured, and no chip is given.
-    pub fn unreached(&mut self, plugin: PluginId, arrived: Timestamp) -> Option<LoadReport> {
+    pub fn unreached(&mut self, plugin: PluginId, admitted: impl Into<Admitted>) -> Option<LoadReport> {
         self.counters.count(Served::RejectedUnreachable);
-        self.leave(plugin, arrived);
+        self.leave(plugin, admitted);
         let others = self.others();
         self.servers.get(plugin).map(|server| server.bare_report(others))
     }
@@ -283,20 +259,10 @@ impl<H: Host> Service<H> {
     ) -> Option<LoadReport> {
         let others = self.others();
         let server = self.servers.get_mut(plugin)?;
-        if let Some(Answered { met, since, tells_speed }) = admitted {
+        if let Some(Answered { inside, tells_speed }) = admitted {
             let now = self.host.now();
-            self.latencies.answer(met.arrived, since, now);
-            if !tells_speed {
-                server.leave(others, met.arrived, now);
-            } else {
-                self.departed.add(1);
-                if server.depart(met.flag, now.since(since), others, now) {
-                    self.confident.add(1);
-                }
-            }
-            if server.passes_on(others) {
-                self.running.begin(now);
-            }
+            self.latencies.answer(inside.arrived(), inside.since(), now);
+            server.answer(inside, tells_speed, others, &mut self.threads, now);
             self.measure(now);
         }
         let server = self.servers.get(plugin)?;

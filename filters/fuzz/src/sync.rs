@@ -5,6 +5,7 @@ use bloc_policy::config::ConfigError;
 use bloc_policy::config::cluster_name::parameters_of;
 use bloc_policy::sender::Sender;
 use bloc_policy::server::Server;
+use bloc_policy::server::steps::OneThread;
 use bloc_policy::sync::{Answer, State, SyncResponse};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::time::Duration;
@@ -30,8 +31,12 @@ pub fn sync_response(data: &[u8]) {
         }
         let mut server = Server::new(service);
         server.provide(cpu);
-        let flag = server.flag(Concurrency::new(0), false);
-        server.depart(flag, Duration::from_millis(50), Concurrency::new(0), Timestamp::ZERO);
-        let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX.into()), Some(Duration::MAX), now);
+        let (mut thread, none) = (OneThread::default(), Concurrency::new(0));
+        if let Ok(admitted) = server.arrive(none, None, None, &thread, now) {
+            let inside = server.hand_over(admitted, false, &mut thread, now);
+            server.answer(inside, true, none, &mut thread, now.after(Duration::from_millis(50)));
+        }
+        let (bid, left) = (Some(Duration::MAX.into()), Some(Duration::MAX));
+        let _ = server.arrive(Concurrency::new(u32::MAX), bid, left, &thread, now);
     }
 }

@@ -1,6 +1,8 @@
 //! One server, as a sender sees it.
 
-use crate::endpoints::failures::Failures;
+use super::effect::Chips;
+use super::{Answer, Permit};
+use crate::endpoints::failures::{Failures, Peers};
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use slotmap::new_key_type;
@@ -76,6 +78,45 @@ impl Endpoint {
         self.owed += lost;
     }
 
+    /// Counts an answer among its failures. Returns whether it counts against it.
+    pub(super) fn tally(&mut self, answer: &Answer, peers: &mut Compared) -> bool {
+        match answer {
+            Answer::Failed => self.failures.failed(&mut peers.failures),
+            Answer::ClientError(_) => {
+                self.failures.served(&mut peers.failures);
+                self.client_errors.mostly_failed(&mut peers.client_errors)
+            }
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => {
+                self.failures.served(&mut peers.failures);
+                self.client_errors.served(&mut peers.client_errors);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// What becomes of its chips after an attempt by this `permit`, at most `most` of which count.
+    /// `granted`: whether the answer grants one.
+    pub(super) fn settle_chips(&mut self, chips: Chips, permit: Permit, granted: bool, most: u32) {
+        let spent = permit == Permit::Chip;
+        // A server that has been shut since gets no chip back.
+        let returned = spent && self.shut.is_none();
+        let (gained, paid, lost) = match chips {
+            Chips::Earned if granted => (1 + self.owed.min(1), self.owed.min(1), false),
+            Chips::Granted if granted => (1, 0, false),
+            Chips::Returned if returned => (1, 0, false),
+            Chips::ReturnedOrOwed if returned => (1, 0, false),
+            Chips::ReturnedOrOwed | Chips::Owed => (0, 0, spent),
+            Chips::Earned | Chips::Granted | Chips::Returned | Chips::Kept => (0, 0, false),
+            Chips::Lost => {
+                (self.chips, self.owed) = (0, 0);
+                (0, 0, false)
+            }
+        };
+        self.owed = (self.owed + u32::from(lost) - paid).min(most);
+        self.chips = (self.chips + gained).min(most);
+    }
+
     /// Whether it bounced an attempt of this sender less than one of its execution times ago.
     pub fn has_just_bounced(&self, now: Timestamp) -> bool {
         now < self.bounced_until
@@ -116,6 +157,13 @@ impl Endpoint {
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
+}
+
+/// What the servers are compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compared {
+    pub(super) failures: Peers,
+    pub(super) client_errors: Peers,
 }
 
 /// The state of a shut server.

@@ -53,6 +53,7 @@
 //!    whose failures follow each other, and one whose answers time out.
 
 mod attempt;
+mod effect;
 mod endpoint;
 pub mod failures;
 mod list;
@@ -63,9 +64,9 @@ pub use attempt::{Answer, Permit};
 pub use endpoint::{Endpoint, EndpointId};
 pub(crate) use row::Row;
 
-use crate::endpoints::failures::Peers;
 use crate::units::Timestamp;
-use endpoint::Shut;
+use effect::{Effect, Heard, Leaves, Reopens};
+use endpoint::{Compared, Shut};
 use hashbrown::HashMap;
 use slotmap::SlotMap;
 use std::collections::BTreeSet;
@@ -85,13 +86,6 @@ const LOOKED_AT: usize = 64;
 /// `unheard` attempts: an interval for each but the first.
 fn silence(unheard: u32, reset_interval: Duration) -> Duration {
     reset_interval * (unheard.clamp(1, MOST_INTERVALS) - 1)
-}
-
-/// What the servers are compared with.
-#[derive(Clone, Copy, Debug, Default)]
-struct Compared {
-    failures: Peers,
-    client_errors: Peers,
 }
 
 /// The servers of one cluster.
@@ -173,11 +167,8 @@ impl Endpoints {
     }
 
     /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
-    /// long the server has said nothing.
+    /// long the server has said nothing. [`Effect`] is the table of what follows from which answer.
     pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
-        if answer != Answer::GivenUp {
-            self.restart(id, now);
-        }
         let Some(endpoint) = self.table.get_mut(id) else { return };
         // The server has been silent since its pending attempts began, or, if one of them began
         // before its last answer, since that. A caller that gives up within a reset interval proves
@@ -186,92 +177,58 @@ impl Endpoints {
         let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
         let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
         let times_out = answer == Answer::Failed && silent.min(took) >= self.reset_interval / SILENT;
-        // The others are the sidecar's, which answers while its application hangs.
-        if matches!(
-            answer,
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) | Answer::ClientError(_)
-        ) {
+        let effect = Effect::of(&answer, hangs || endpoint.tally(&answer, &mut self.peers));
+        if effect.heard == Heard::Application {
             endpoint.heard = now;
         }
-        if answer != Answer::GivenUp {
+        if effect.heard != Heard::Nobody {
             endpoint.unheard = 0;
+            self.restart(id, now);
         }
-        let report = answer.report().copied();
-        if let Some(report) = report {
-            (endpoint.report, endpoint.reported) = (report, now);
-        }
-        let counts = match answer {
-            Answer::Failed => endpoint.failures.failed(&mut self.peers.failures),
-            Answer::ClientError(_) => {
-                endpoint.failures.served(&mut self.peers.failures);
-                endpoint.client_errors.mostly_failed(&mut self.peers.client_errors)
-            }
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => {
-                endpoint.failures.served(&mut self.peers.failures);
-                endpoint.client_errors.served(&mut self.peers.client_errors);
-                false
-            }
-            _ => false,
-        };
-        let chip = report.is_none_or(|report| report.chip);
+        let granted = self.keep_report(id, &answer, now);
+        let Some(endpoint) = self.table.get(id) else { return };
         let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
-        let reopens = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => chip || is_probed,
-            Answer::Bounced(_) | Answer::RejectedForDeadline(_) => is_probed,
-            Answer::Failed | Answer::ClientError(_) => is_probed && !counts,
-            Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
+        let reopens = match effect.reopens {
+            Reopens::No => false,
+            Reopens::Probed => is_probed,
+            Reopens::ProbedOrGranted => is_probed || granted,
         };
         if reopens {
             self.reopen(id);
         }
-        let serves = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => true,
-            Answer::ClientError(_) => !counts,
-            _ => false,
-        };
-        if let Some(endpoint) = self.table.get_mut(id).filter(|_| serves) {
+        let most = self.max_chips;
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if effect.serves {
             (endpoint.struck_before, endpoint.strikes) = (endpoint.strikes, 0);
         }
-        let Some(endpoint) = self.table.get_mut(id) else { return };
-        // A server that has been shut since gets no chip back.
-        let returned = permit == Permit::Chip && endpoint.shut.is_none();
-        let earned = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
-            Answer::ClientError(_) => chip && !counts,
-            Answer::Bounced(report) | Answer::RejectedForDeadline(report) => {
-                endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(self.reset_interval));
-                // The server has room, but not for this request.
-                returned
-            }
-            Answer::GivenUp => returned && !hangs,
-            Answer::Rejected(_) => {
-                (endpoint.chips, endpoint.owed) = (0, 0);
-                false
-            }
-            Answer::Failed => returned && !counts,
-        };
+        endpoint.settle_chips(effect.chips, permit, granted, most);
+        match effect.leaves {
+            Leaves::No => {}
+            Leaves::Shut => self.shut(id, now),
+            Leaves::Fails => self.fails(id, times_out, now),
+            Leaves::Hangs => self.hangs(id, now),
+            Leaves::Errs => return self.erred(id, false, now),
+        }
+        self.note(id);
+        self.settle(id, now);
+    }
+
+    /// Keeps what a server says about itself in an answer. Returns whether the answer grants a
+    /// chip, as one without a report does.
+    fn keep_report(&mut self, id: EndpointId, answer: &Answer, now: Timestamp) -> bool {
+        let longest = self.reset_interval;
+        let Some(endpoint) = self.table.get_mut(id) else { return false };
+        if let Some(report) = answer.report() {
+            (endpoint.report, endpoint.reported) = (*report, now);
+        }
+        if let Answer::Bounced(report) | Answer::RejectedForDeadline(report) = answer {
+            endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(longest));
+        }
         if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
             // A server that was rolled back takes a bid that says the fleet's time for none.
             endpoint.report.fleet = false;
         }
-        let gained = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported if earned => 1 + endpoint.owed.min(1),
-            _ => u32::from(earned),
-        };
-        let lost = permit == Permit::Chip && !earned && matches!(answer, Answer::Failed | Answer::GivenUp);
-        endpoint.owed =
-            (endpoint.owed + u32::from(lost)).saturating_sub(gained - u32::from(earned)).min(self.max_chips);
-        endpoint.chips = (endpoint.chips + gained).min(self.max_chips);
-        match answer {
-            Answer::Rejected(_) => self.shut(id, now),
-            Answer::Failed if counts => self.fails(id, times_out, now),
-            Answer::ClientError(_) if counts => self.shut(id, now),
-            Answer::Erred(_) => return self.erred(id, false, now),
-            Answer::GivenUp if hangs => self.hangs(id, now),
-            _ => {}
-        }
-        self.note(id);
-        self.settle(id, now);
+        answer.report().is_none_or(|report| report.chip)
     }
 
     /// The attempt is over, one pending request less.

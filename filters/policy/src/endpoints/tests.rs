@@ -6,7 +6,7 @@ mod failing;
 mod rules;
 
 use super::*;
-use crate::endpoints::failures::Failures;
+use crate::endpoints::failures::{Failures, Peers};
 use crate::routing::{Bloc, LeastRequest, Routing};
 use crate::wire::load_report::LoadReport;
 use proptest::prelude::*;

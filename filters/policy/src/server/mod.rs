@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | [`steps`] | nothing: the order in which a request goes through all of this |
 //! | [`admission`] | whether a request is taken, and whether an answer carries a chip |
 //! | [`capacity`] | how many requests are admitted: a number, an average, or from the SLO |
 //! | [`bid`] | what a request is offered, and for how long it is held |
@@ -56,6 +57,7 @@ pub mod limiter;
 pub mod places;
 mod provided;
 pub mod service_rate;
+pub mod steps;
 pub mod wait_queue;
 pub mod work;
 
@@ -173,13 +175,8 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request arrives and meets `others` in the server. It accepts an expected response time up
-    /// to its `bid`, and has `deadline` left, if given. The capacity is checked first: a bid is for
-    /// a place in the queue, not for one beyond it.
-    ///
-    /// # Errors
-    /// Why it must not enter.
-    pub fn arrive(
+    /// Judges a request that arrives, and counts it where it matters whether it enters.
+    fn judge_arrival(
         &mut self,
         others: Concurrency,
         bid: Option<Bid>,
@@ -234,7 +231,7 @@ impl Server {
     }
 
     /// The flag of the request that has just arrived and met `others`. `bid`: whether it made one.
-    pub fn flag(&self, others: Concurrency, bid: bool) -> Flag {
+    fn flag(&self, others: Concurrency, bid: bool) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
         (flag.met, flag.bid) = (others, bid);
@@ -244,7 +241,7 @@ impl Server {
 
     /// A request has been answered, `took` after it was handed to the application, and `others` are
     /// left in the server. Returns whether it was confident.
-    pub fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
+    fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
         let (inside, is_told) = (self.places_of_a_queue_inside(), self.concurrency().is_some());
         let (places, queue) = (self.places_for_estimates(), self.waiting(others));
         let mut measured = self.measured.borrow_mut();
@@ -286,7 +283,7 @@ impl Server {
 
     /// A request that was admitted at `arrived` has left the server without an answer from the
     /// application, and `others` are left.
-    pub fn leave(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
+    fn vanish(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
         self.measured.borrow_mut().trials.leave(arrived);
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.leave(others, places, now);
@@ -318,13 +315,13 @@ impl Server {
 
     /// Whether the measuring interval is over. To be asked at each departure and a few times a
     /// second; then [`measure`](Self::measure) must end it.
-    pub fn is_due(&self, now: Timestamp) -> bool {
+    fn is_due(&self, now: Timestamp) -> bool {
         self.measured.borrow().departures.is_due(now)
     }
 
     /// Ends the measuring interval if it is over. Servers made by [`beside`](Self::beside) must
     /// then [`follow`](Self::follow). `totals` are those of the whole server.
-    pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
+    fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let mut borrowed = self.measured.borrow_mut();
         let measured = &mut *borrowed;
         if measured.departures.is_due(now) {

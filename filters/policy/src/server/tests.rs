@@ -74,7 +74,7 @@ fn an_execution_time_of_zero_makes_no_service_rate() {
 fn crowded(others: u32, hold: bool) -> Server {
     let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(hold), ..ServiceSpec::default() });
     for others in 0..others {
-        assert_eq!(server.arrive(requests(others), None, None, Timestamp::ZERO), Ok(()));
+        assert_eq!(server.judge_arrival(requests(others), None, None, Timestamp::ZERO), Ok(()));
     }
     server
 }
@@ -111,7 +111,7 @@ fn a_request_that_is_reset_takes_no_part_in_the_execution_time_after_that() {
     let mut server = crowded(4, false);
     let flag = server.flag(requests(3), false);
     for others in [3, 2] {
-        server.leave(requests(others), Timestamp::ZERO, Timestamp::ZERO);
+        server.vanish(requests(others), Timestamp::ZERO, Timestamp::ZERO);
     }
     for others in [1, 0] {
         answer(&mut server, flag, 100, others, 100);
@@ -125,7 +125,7 @@ fn requests_that_are_never_answered_do_not_make_a_server_look_slower() {
         let mut server = crowded(watchers, false);
         for second in 1..20 {
             let now = Timestamp::ZERO.after(Duration::from_secs(second));
-            assert_eq!(server.arrive(requests(watchers), None, None, now), Ok(()));
+            assert_eq!(server.judge_arrival(requests(watchers), None, None, now), Ok(()));
             let flag = server.flag(requests(watchers), false);
             answer(&mut server, flag, 50, watchers, second * 1000 + 50);
         }
@@ -168,9 +168,9 @@ fn a_request_from_before_the_measurements_began_anew_is_not_measured() {
     let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
     for (before, after) in [(0, 1_000), (1_000, 0)] {
         let [mut old, mut new] = [(); 2].map(|()| crowded(0, false));
-        assert_eq!(old.arrive(requests(0), None, None, at(before)), Ok(()));
+        assert_eq!(old.judge_arrival(requests(0), None, None, at(before)), Ok(()));
         let flag = old.flag(requests(0), false);
-        assert_eq!(new.arrive(requests(0), None, None, at(after)), Ok(()));
+        assert_eq!(new.judge_arrival(requests(0), None, None, at(after)), Ok(()));
         let own = new.flag(requests(0), false);
         answer(&mut new, flag, 50, 0, after * 1_000 + 50);
         assert_eq!(new.bare_report(requests(0)).execution, None, "{before} s, {after} s");
@@ -197,7 +197,7 @@ fn a_server_whose_queue_moves_into_the_application_and_back_never_looks_slower()
             let now = Timestamp::ZERO.after(Duration::from_millis(begin));
             let flags: Vec<Flag> = (0..40)
                 .map(|others| {
-                    assert_eq!(servers[place].arrive(requests(others), None, None, now), Ok(()));
+                    assert_eq!(servers[place].judge_arrival(requests(others), None, None, now), Ok(()));
                     servers[place].flag(requests(others), false)
                 })
                 .collect();
@@ -263,10 +263,10 @@ fn rejects_a_request_that_cannot_meet_its_deadline() {
     let now = Timestamp::ZERO;
     let left = |millis| Some(Duration::from_millis(millis));
     assert_eq!(server.expected(requests(4)), left(500));
-    assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Reason::Deadline));
-    assert_eq!(server.arrive(requests(4), None, left(500), now), Ok(()));
-    assert_eq!(server.arrive(requests(4), None, None, now), Ok(()));
-    assert_eq!(server.arrive(requests(0), None, left(99), now), Ok(()), "there is a place");
+    assert_eq!(server.judge_arrival(requests(4), None, left(499), now), Err(Reason::Deadline));
+    assert_eq!(server.judge_arrival(requests(4), None, left(500), now), Ok(()));
+    assert_eq!(server.judge_arrival(requests(4), None, None, now), Ok(()));
+    assert_eq!(server.judge_arrival(requests(0), None, left(99), now), Ok(()), "there is a place");
 }
 
 #[test]
@@ -276,10 +276,10 @@ fn a_free_place_admits_any_deadline_and_any_bid_without_the_fleet() {
     let now = Timestamp::ZERO;
     let bid = soon.map(Bid::from);
     for (bid, left) in [(bid, None), (None, soon)] {
-        assert_eq!(of(Some(4)).arrive(requests(3), bid, left, now), Ok(()));
-        assert!(of(Some(4)).arrive(requests(4), bid, left, now).is_err());
-        assert_eq!(of(None).arrive(requests(0), bid, left, now), Ok(()));
-        assert!(of(None).arrive(requests(1), bid, left, now).is_err(), "how many places there are is not known");
+        assert_eq!(of(Some(4)).judge_arrival(requests(3), bid, left, now), Ok(()));
+        assert!(of(Some(4)).judge_arrival(requests(4), bid, left, now).is_err());
+        assert_eq!(of(None).judge_arrival(requests(0), bid, left, now), Ok(()));
+        assert!(of(None).judge_arrival(requests(1), bid, left, now).is_err(), "how many places there are is not known");
     }
 }
 
@@ -288,11 +288,11 @@ fn rejects_a_bid_below_the_expected_response_time() {
     let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
     let now = Timestamp::ZERO;
     let bid = |millis| Some(Duration::from_millis(millis).into());
-    assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Reason::Bid));
-    assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
-    assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
+    assert_eq!(server.judge_arrival(requests(2), bid(299), None, now), Err(Reason::Bid));
+    assert_eq!(server.judge_arrival(requests(2), bid(300), None, now), Ok(()));
+    assert_eq!(server.judge_arrival(requests(2), None, None, now), Ok(()), "without limit");
     let mut cold = self::server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() });
-    assert_eq!(cold.arrive(requests(9), bid(1), None, now), Ok(()), "a server without measurements takes it");
+    assert_eq!(cold.judge_arrival(requests(9), bid(1), None, now), Ok(()), "a server without measurements takes it");
 }
 
 #[test]
@@ -314,8 +314,8 @@ fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
 fn a_server_at_its_capacity_rejects_requests() {
     let mut server =
         server(ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() });
-    assert_eq!(server.arrive(requests(1), None, None, Timestamp::ZERO), Ok(()));
-    assert_eq!(server.arrive(requests(2), None, None, Timestamp::ZERO), Err(Reason::Capacity));
+    assert_eq!(server.judge_arrival(requests(1), None, None, Timestamp::ZERO), Ok(()));
+    assert_eq!(server.judge_arrival(requests(2), None, None, Timestamp::ZERO), Err(Reason::Capacity));
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn with_two_places(capacity: Option<CapacitySpec>) -> Server {
     for _ in 0..60 {
         for (others, millis) in [(0, 100), (1, 100), (2, 150), (3, 200)] {
             let took = Duration::from_millis(millis);
-            assert_eq!(server.arrive(requests(others), None, None, now), Ok(()));
+            assert_eq!(server.judge_arrival(requests(others), None, None, now), Ok(()));
             let flag = server.flag(requests(others), false);
             now = now.after(took);
             server.depart(flag, took, requests(others), now);
@@ -376,7 +376,7 @@ fn a_concurrency_that_is_not_configured_is_estimated() {
     assert!((server.service_rate().unwrap() - 20.0).abs() < 0.02);
     assert_eq!(server.expected(requests(1)).unwrap().as_millis(), 100);
     assert_eq!(server.expected(requests(3)).unwrap().as_millis(), 200);
-    let mut bid = |others| server.arrive(requests(others), Some(Duration::ZERO.into()), None, Timestamp::ZERO);
+    let mut bid = |others| server.judge_arrival(requests(others), Some(Duration::ZERO.into()), None, Timestamp::ZERO);
     assert_eq!((bid(1), bid(2)), (Ok(()), Err(Reason::Bid)), "a place is free");
 }
 

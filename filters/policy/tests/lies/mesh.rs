@@ -5,7 +5,7 @@ use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;
-use bloc_policy::server::departures::{Flag, Totals};
+use bloc_policy::server::steps::{Inside, OneThread};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::{self, Bid, Caller};
 use bloc_policy::wire::load_report::LoadReport;
@@ -122,7 +122,7 @@ struct Place {
     /// What is in it, and when that is done.
     line: Vec<usize>,
     free: Timestamp,
-    totals: Totals,
+    thread: OneThread,
 }
 
 struct Request {
@@ -130,7 +130,8 @@ struct Request {
     list: Vec<EndpointId>,
     /// The one under way, or the last one.
     attempt: Option<Attempt>,
-    flag: Flag,
+    /// None where its server lies: it may have let in what it would reject.
+    inside: Option<Inside>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,7 +192,7 @@ impl Mesh {
             server: Server::new(&parameters),
             line: Vec::new(),
             free: Timestamp::ZERO,
-            totals: Totals::default(),
+            thread: OneThread::default(),
         };
         let places = addresses.iter().map(place).collect();
         let mut mesh = Self {
@@ -244,12 +245,7 @@ impl Mesh {
         let gap = self.gap.mul_f64(-(1.0 - self.rng.f64()).ln());
         self.schedule(gap, Event::Arrive);
         let list = self.sender.choose(self.now, &mut self.rng).to_vec();
-        self.requests.push(Request {
-            came: self.now,
-            list,
-            attempt: None,
-            flag: self.places[0].server.flag(Concurrency::new(0), false),
-        });
+        self.requests.push(Request { came: self.now, list, attempt: None, inside: None });
         self.attempt(self.requests.len() - 1);
     }
 
@@ -265,8 +261,8 @@ impl Mesh {
             let request = &mut self.requests[index];
             request.attempt = Some(attempt);
             match verdict {
-                Ok(flag) => {
-                    request.flag = flag;
+                Ok(inside) => {
+                    request.inside = inside;
                     return self.enter(at, index);
                 }
                 Err(answer) => {
@@ -289,7 +285,7 @@ impl Mesh {
     }
 
     /// Whether a server lets a request in.
-    fn knock(&mut self, at: usize, bid: Option<Bid>) -> Result<Flag, Answer> {
+    fn knock(&mut self, at: usize, bid: Option<Bid>) -> Result<Option<Inside>, Answer> {
         let place = &mut self.places[at];
         let others = Concurrency::new(place.line.len() as u32);
         // As it comes over the wire.
@@ -298,14 +294,16 @@ impl Mesh {
             bid::encode(bid, &mut text);
         }
         let bid = Caller::of(Some(text.as_bytes())).bid;
-        let verdict = place.server.arrive(others, bid, None, self.now);
-        let flag = place.server.flag(others, bid.is_some());
+        let admitted = place.server.arrive(others, bid, None, &place.thread, self.now);
+        let verdict = admitted.map(|admitted| place.server.hand_over(admitted, false, &mut place.thread, self.now));
         let said = |text: &[u8]| LoadReport::decode(text);
         match (self.lie, verdict) {
             (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
-            (Lie::Says(_) | Lie::Delays(..) | Lie::DelaysWithoutBid(..) | Lie::Swallows, _) if at == 0 => Ok(flag),
-            (_, Ok(())) => Ok(flag),
+            (Lie::Says(_) | Lie::Delays(..) | Lie::DelaysWithoutBid(..) | Lie::Swallows, _) if at == 0 => {
+                Ok(verdict.ok())
+            }
+            (_, Ok(inside)) => Ok(Some(inside)),
             (_, Err(Reason::Bid)) => {
                 Err(Answer::Bounced(with_strangers(place.server.bare_report(others), self.strangers)))
             }
@@ -336,12 +334,10 @@ impl Mesh {
         let (request, now) = (&self.requests[request], self.now);
         let attempt = request.attempt.unwrap();
         let others = Concurrency::new(place.line.len() as u32);
-        place.totals.departed += 1;
-        let confident = place.server.depart(request.flag, now.since(attempt.began), others, now);
-        place.totals.confident += u64::from(confident);
-        if place.server.is_due(now) {
-            place.server.measure(place.totals, true, now);
+        if let Some(inside) = request.inside {
+            place.server.answer(inside, true, others, &mut place.thread, now);
         }
+        place.server.tick(&place.thread, true, now);
         let mut text = String::new();
         let report = place.server.report(others, &mut self.rng);
         with_strangers(report, self.strangers).encode(&mut text);
@@ -356,7 +352,9 @@ impl Mesh {
     fn time_out(&mut self, request: usize) {
         let place = &mut self.places[0];
         place.line.retain(|&waiting| waiting != request);
-        place.server.leave(Concurrency::new(place.line.len() as u32), self.requests[request].came, self.now);
+        if let Some(inside) = self.requests[request].inside {
+            place.server.leave(inside, Concurrency::new(place.line.len() as u32), self.now);
+        }
         let attempt = self.requests[request].attempt.unwrap();
         self.sender.answer(&attempt, Answer::Failed, self.now);
         self.sender.end(&attempt);

@@ -4,7 +4,7 @@ use super::{ServerModel, Verdict};
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::server::Server;
 use bloc_policy::server::capacity::Capacity;
-use bloc_policy::server::departures::{Flag, Totals};
+use bloc_policy::server::steps::{Admitted, Inside, OneThread};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
@@ -26,7 +26,7 @@ impl ServerModel for Plain {
     }
 }
 
-/// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
+/// The inbound filter: a request takes the same steps through `bloc_policy::server`.
 ///
 /// Without `concurrency` in the service's parameters the queue is inside the application, and the
 /// sidecar counts all requests in the server. With it the sidecar holds the waiting requests, and
@@ -39,14 +39,20 @@ pub struct Inbound {
     in_flight: u32,
     /// Of these, idle streams.
     streams: u32,
-    totals: Totals,
-    /// By the request's number: its flag, and when the sidecar believes that the application got
-    /// it.
-    inside: HashMap<u32, (Flag, Timestamp)>,
-    /// When the running request began, as all threads are told.
-    start: Option<Timestamp>,
+    thread: OneThread,
+    /// By the request's number.
+    stages: HashMap<u32, Stage>,
     /// Until when the request that arrived last may be held for its bid.
     holds_until: Option<Timestamp>,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The sidecar has it.
+    Waits(Admitted),
+    /// The application has it.
+    Inside(Inside),
 }
 
 impl Inbound {
@@ -57,31 +63,48 @@ impl Inbound {
 
     /// The same, but a request has this much time left at its arrival.
     pub fn with_deadline(parameters: &ServiceParameters, left: Option<Duration>) -> Self {
-        let (server, totals) = (Server::new(parameters), Totals::default());
-        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new(), start: None, holds_until: None }
+        let (server, thread) = (Server::new(parameters), OneThread::default());
+        Self { server, left, in_flight: 0, streams: 0, thread, stages: HashMap::new(), holds_until: None }
+    }
+
+    /// The application has answered a request. `tells_speed`: whether the time that it took says
+    /// how fast the application is.
+    fn answered(
+        &mut self,
+        request: u32,
+        tells_speed: bool,
+        now: Timestamp,
+        rng: &mut fastrand::Rng,
+    ) -> Option<LoadReport> {
+        let others = Concurrency::new(self.in_flight - 1);
+        match self.stages.remove(&request)? {
+            Stage::Inside(inside) => self.server.answer(inside, tells_speed, others, &mut self.thread, now),
+            Stage::Waits(admitted) => self.server.leave(admitted, others, now),
+        }
+        // In an interval with an answer something was executed.
+        self.server.tick(&self.thread, true, now);
+        self.in_flight = others.get();
+        Some(self.server.report(others, rng))
     }
 }
 
 impl ServerModel for Inbound {
     fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
-        if self.server.asks_for_start(others) {
-            self.server.hear_start(self.start);
-        }
-        let verdict = self.server.arrive(others, bid, self.left, now);
-        let flag = self.server.flag(others, bid.is_some());
-        match verdict {
-            Ok(()) => {}
+        let admitted = match self.server.arrive(others, bid, self.left, &self.thread, now) {
+            Ok(admitted) => admitted,
             Err(Reason::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
             Err(Reason::Deadline) => return Verdict::Late(self.server.bare_report(others)),
             Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
-        }
+        };
         self.in_flight += 1;
-        self.inside.insert(request, (flag, now));
-        // A held request begins when it is handed over.
-        if self.server.places().is_none() && self.server.begins(others) {
-            self.start = Some(now);
-        }
+        // Without places the queue is in the application, and the sidecar does not see when the
+        // work begins.
+        let stage = match self.server.places() {
+            Some(_) => Stage::Waits(admitted),
+            None => Stage::Inside(self.server.hand_over(admitted, false, &mut self.thread, now)),
+        };
+        self.stages.insert(request, stage);
         let (hold, ends) = self.server.max_hold(bid, self.left);
         self.holds_until = (self.holds().is_some() && ends == Reason::Bid).then(|| now.after(hold));
         Verdict::Admitted
@@ -92,46 +115,25 @@ impl ServerModel for Inbound {
     }
 
     fn give_up(&mut self, request: u32) -> Option<LoadReport> {
-        self.inside.remove(&request)?;
+        self.stages.remove(&request)?;
         self.in_flight -= 1;
         Some(LoadReport { held: true, ..self.server.bare_report(Concurrency::new(self.in_flight)) })
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {
-        // Otherwise the hand-over is the arrival: the queue is in the application, and the sidecar
-        // does not see when the work begins.
-        if self.server.places().is_some()
-            && let Some((_, since)) = self.inside.get_mut(&request)
+        if let Some(stage) = self.stages.get_mut(&request)
+            && let Stage::Waits(admitted) = *stage
         {
-            *since = now;
-            if self.server.begins(Concurrency::new(0)) {
-                self.start = Some(now);
-            }
+            *stage = Stage::Inside(self.server.hand_over(admitted, true, &mut self.thread, now));
         }
     }
 
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
-        let others = Concurrency::new(self.in_flight - 1);
-        let (flag, since) = self.inside.remove(&request)?;
-        self.totals.departed += 1;
-        self.totals.confident += u64::from(self.server.depart(flag, now.since(since), others, now));
-        if self.server.is_due(now) {
-            // In an interval with a departure something was executed.
-            self.server.measure(self.totals, true, now);
-        }
-        if self.server.passes_on(others) {
-            self.start = Some(now);
-        }
-        self.in_flight = others.get();
-        Some(self.server.report(others, rng))
+        self.answered(request, true, now, rng)
     }
 
     fn fail(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
-        let others = Concurrency::new(self.in_flight - 1);
-        let (_, since) = self.inside.remove(&request)?;
-        self.server.leave(others, since, now);
-        self.in_flight = others.get();
-        Some(self.server.report(others, rng))
+        self.answered(request, false, now, rng)
     }
 
     fn stream(&mut self, counts: bool) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::server::Server;
+use crate::server::steps::OneThread;
 use crate::units::Concurrency;
 use crate::wire::reason::Reason;
 
@@ -127,15 +128,15 @@ fn a_server_that_has_said_nothing_for_long_is_no_alternative() {
 fn a_slow_server_of_two_bounces_although_it_is_free() {
     let spec = ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() };
     let mut server = Server::new(&spec.validate().unwrap());
-    let none = Concurrency::new(0);
+    let (none, mut threads) = (Concurrency::new(0), OneThread::default());
     for request in 0..10 {
-        server.arrive(none, None, None, at(1000 * request)).unwrap();
-        let flag = server.flag(none, false);
-        server.depart(flag, Duration::from_millis(200), none, at(1000 * request + 200));
+        let arrived = server.arrive(none, None, None, &threads, at(1000 * request)).unwrap();
+        let inside = server.hand_over(arrived, false, &mut threads, at(1000 * request));
+        server.answer(inside, true, none, &mut threads, at(1000 * request + 200));
     }
     let mut sender = informed(2);
     let attempt = sender.begin(SLOW, Some(sender.turn(0)), at(10_000)).unwrap();
-    assert_eq!(server.arrive(none, attempt.bid, None, at(9_300)), Err(Reason::Bid));
+    assert_eq!(server.arrive(none, attempt.bid, None, &threads, at(9_300)), Err(Reason::Bid));
     let by_the_mean = sender.bid(sender.turn(0)).map(|most| Bid { most, ..attempt.bid.unwrap() });
-    assert_eq!(server.arrive(none, by_the_mean, None, at(9_300)), Ok(()), "213 ms");
+    assert!(server.arrive(none, by_the_mean, None, &threads, at(9_300)).is_ok(), "213 ms");
 }

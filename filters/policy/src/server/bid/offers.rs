@@ -66,25 +66,25 @@ impl Server {
 
     /// Whether a request with a bid or a deadline that will meet `others` is judged by when the
     /// running one began: then this server must [hear](Self::hear_start) that first.
-    pub fn asks_for_start(&self, others: Concurrency) -> bool {
+    pub(in crate::server) fn asks_for_start(&self, others: Concurrency) -> bool {
         self.minds_starts() && others > Concurrency::new(0)
     }
 
     /// The running request began then, as far as this proxy knows. For the next request only.
-    pub fn hear_start(&mut self, start: Option<Timestamp>) {
+    pub(in crate::server) fn hear_start(&mut self, start: Option<Timestamp>) {
         self.start = start;
     }
 
     /// Whether a request begins to run that is handed to the application, and met `others` then
     /// (none, if it was held). All threads must be told.
-    pub fn begins(&self, others: Concurrency) -> bool {
+    pub(in crate::server) fn begins(&self, others: Concurrency) -> bool {
         self.minds_starts() && (self.parameters.hold() || others == Concurrency::new(0))
     }
 
     /// Likewise, whether the next one begins to run because one was answered, and `others` are
     /// left. Where one is reset, nobody knows whether it ran, and whether the application has
     /// stopped.
-    pub fn passes_on(&self, others: Concurrency) -> bool {
+    pub(in crate::server) fn passes_on(&self, others: Concurrency) -> bool {
         self.asks_for_start(others) && !self.parameters.hold()
     }
 

@@ -23,7 +23,7 @@ fn served(spec: ServiceSpec, vary: bool) -> Server {
     let mut now = 0;
     for request in 0..4_000 {
         let took = if vary && request % 20 == 10 { 2_000 } else { 100 };
-        server.arrive(requests(0), None, None, at(now)).unwrap();
+        server.judge_arrival(requests(0), None, None, at(now)).unwrap();
         let flag = server.flag(requests(0), false);
         now += took;
         server.depart(flag, Duration::from_millis(took), requests(0), at(now));
@@ -76,7 +76,7 @@ fn bids_and_deadlines_are_compared_with_it_and_reports_are_not_of_it() {
             let bid: Option<u64> = bid;
             let bid = bid.map(|most| Bid { most: micros(most), fleet });
             let deadline: Option<u64> = deadline;
-            server.arrive(requests(others), bid, deadline.map(micros), at(NOW))
+            server.judge_arrival(requests(others), bid, deadline.map(micros), at(NOW))
         };
         let start = Some(at(NOW - 105));
         assert_eq!(arrive(start, Some(154_900), None, 1), Err(Reason::Bid));
@@ -99,7 +99,7 @@ fn a_start_is_for_the_next_request_only() {
     let mut server = served(spec(true), false);
     let bid = Some(micros(180_000).into());
     server.hear_start(Some(at(NOW - 100)));
-    let both = [(); 2].map(|()| server.arrive(requests(1), bid, None, at(NOW)));
+    let both = [(); 2].map(|()| server.judge_arrival(requests(1), bid, None, at(NOW)));
     assert_eq!(both, [Ok(()), Err(Reason::Bid)]);
 }
 
@@ -172,7 +172,7 @@ fn the_variation_is_that_of_requests_which_ran_from_the_hand_over_on() {
     for (hold, met, counts) in [(true, 0, true), (true, 2, true), (false, 0, true), (false, 2, false)] {
         let mut server = served(spec(hold), false);
         let before = server.measured.borrow().rest;
-        server.arrive(requests(met), None, None, at(NOW)).unwrap();
+        server.judge_arrival(requests(met), None, None, at(NOW)).unwrap();
         let flag = server.flag(requests(met), false);
         server.depart(flag, Duration::from_millis(300), requests(met), at(NOW + 300));
         assert_eq!(server.measured.borrow().rest != before, counts, "{hold}, {met}");

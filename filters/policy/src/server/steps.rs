@@ -1,0 +1,161 @@
+//! The steps of a request through a server. Each takes what the one before gave, so that the order
+//! of the calls within them cannot be mistaken:
+//!
+//! [`arrive`](Server::arrive), [`hand_over`](Server::hand_over), and [`answer`](Server::answer) or
+//! [`leave`](Server::leave); and now and then [`tick`](Server::tick).
+
+use super::Server;
+use super::departures::{Flag, Totals};
+use crate::units::{Concurrency, Timestamp};
+use crate::wire::bid::Bid;
+use crate::wire::reason::Reason;
+use std::time::Duration;
+
+/// What all threads of a proxy know of one application.
+pub trait Threads {
+    /// When the running request began, if a thread has told so.
+    fn running_since(&self) -> Option<Timestamp>;
+
+    /// Tells all threads that a request begins to run.
+    fn runs_since(&mut self, now: Timestamp);
+
+    /// Counts a request that was answered. `confident`: whether the server was busy all the time.
+    fn departed(&mut self, confident: bool);
+
+    /// What was counted so far.
+    fn totals(&self) -> Totals;
+}
+
+/// A proxy with one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OneThread {
+    since: Option<Timestamp>,
+    totals: Totals,
+}
+
+impl Threads for OneThread {
+    fn running_since(&self) -> Option<Timestamp> {
+        self.since
+    }
+
+    fn runs_since(&mut self, now: Timestamp) {
+        self.since = Some(now);
+    }
+
+    fn departed(&mut self, confident: bool) {
+        self.totals.departed += 1;
+        self.totals.confident += u64::from(confident);
+    }
+
+    fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+/// A request that was admitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Admitted {
+    flag: Flag,
+    arrived: Timestamp,
+}
+
+/// A request that the application has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Inside {
+    admitted: Admitted,
+    since: Timestamp,
+}
+
+impl Inside {
+    /// When the request came.
+    pub fn arrived(&self) -> Timestamp {
+        self.admitted.arrived
+    }
+
+    /// When it was handed to the application.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+}
+
+impl Admitted {
+    /// It is handed to the application, while its server has no parameters any more.
+    pub fn unmeasured(self, now: Timestamp) -> Inside {
+        Inside { admitted: self, since: now }
+    }
+}
+
+impl From<Inside> for Admitted {
+    fn from(inside: Inside) -> Self {
+        inside.admitted
+    }
+}
+
+impl Server {
+    /// A request arrives and meets `others` in the server. It accepts an expected response time up
+    /// to its `bid`, and has `deadline` left, if given. The capacity is checked first: a bid is for
+    /// a place in the queue, not for one beyond it.
+    ///
+    /// # Errors
+    /// Why it must not enter.
+    pub fn arrive(
+        &mut self,
+        others: Concurrency,
+        bid: Option<Bid>,
+        deadline: Option<Duration>,
+        threads: &impl Threads,
+        now: Timestamp,
+    ) -> Result<Admitted, Reason> {
+        if (bid.is_some() || deadline.is_some()) && self.asks_for_start(others) {
+            self.hear_start(threads.running_since());
+        }
+        self.judge_arrival(others, bid, deadline, now)?;
+        Ok(Admitted { flag: self.flag(others, bid.is_some()), arrived: now })
+    }
+
+    /// A request is handed to the application. `waited`: after it was held.
+    pub fn hand_over(&self, admitted: Admitted, waited: bool, threads: &mut impl Threads, now: Timestamp) -> Inside {
+        if self.begins(if waited { Concurrency::new(0) } else { admitted.flag.met }) {
+            threads.runs_since(now);
+        }
+        Inside { admitted, since: now }
+    }
+
+    /// The application has answered a request, and `others` are left in the server. `tells_speed`:
+    /// whether the time that it took says how fast the application is.
+    pub fn answer(
+        &mut self,
+        inside: Inside,
+        tells_speed: bool,
+        others: Concurrency,
+        threads: &mut impl Threads,
+        now: Timestamp,
+    ) {
+        let Inside { admitted: Admitted { flag, arrived }, since } = inside;
+        if tells_speed {
+            let confident = self.depart(flag, now.since(since), others, now);
+            threads.departed(confident);
+        } else {
+            self.vanish(others, arrived, now);
+        }
+        if self.passes_on(others) {
+            threads.runs_since(now);
+        }
+    }
+
+    /// A request has left the server without an answer from the application, and `others` are left.
+    pub fn leave(&mut self, admitted: impl Into<Admitted>, others: Concurrency, now: Timestamp) {
+        self.vanish(others, admitted.into().arrived, now);
+    }
+
+    /// Time has passed. To be called at each answer and a few times a second. `executing`: whether
+    /// the application works on something. Returns whether a measuring interval is over; servers
+    /// made by [`beside`](Self::beside) must then [`follow`](Self::follow).
+    pub fn tick(&mut self, threads: &impl Threads, executing: bool, now: Timestamp) -> bool {
+        let due = self.is_due(now);
+        if due {
+            self.measure(threads.totals(), executing, now);
+        }
+        due
+    }
+}
