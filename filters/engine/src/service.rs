@@ -181,7 +181,7 @@ impl<H: Host> Service<H> {
     fn measure(&mut self, now: Timestamp) {
         let mut servers = self.servers.iter_mut();
         let Some(server) = servers.next() else { return };
-        let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
+        let executing = || self.count.get(&self.in_flight) > Concurrency::new(0);
         if server.tick(&self.threads, executing, now) {
             servers.for_each(Server::follow);
             let (rate, capacity, concurrency) = (self.in_use())

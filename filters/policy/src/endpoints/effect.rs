@@ -18,7 +18,7 @@ pub(super) enum Chips {
     Earned,
     /// The same, but none that is owed.
     Granted,
-    /// The one that the attempt has spent comes back: the server has room, but not for this request.
+    /// What the attempt has spent comes back: the server has room, but not for this request.
     Returned,
     /// The same; it is owed if it cannot come back.
     ReturnedOrOwed,

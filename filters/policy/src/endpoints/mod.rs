@@ -327,7 +327,7 @@ impl Endpoints {
     /// all servers.
     fn reorder(&mut self) {
         self.order += 1;
-        self.forget_changes();
+        self.show_changes(|_, _| {});
     }
 
     /// How often the order of the places has changed.
@@ -335,16 +335,12 @@ impl Endpoints {
         self.order
     }
 
-    /// The servers that have changed since the routing looked.
-    pub(crate) fn changed(&self) -> &[EndpointId] {
-        &self.changed
-    }
-
-    /// The routing has looked at what has changed.
-    pub(crate) fn forget_changes(&mut self) {
+    /// Shows the routing each server that has changed since it looked.
+    pub(crate) fn show_changes(&mut self, mut look: impl FnMut(EndpointId, &Endpoint)) {
         for id in self.changed.drain(..) {
             if let Some(endpoint) = self.table.get_mut(id) {
                 endpoint.has_changed = false;
+                look(id, endpoint);
             }
         }
     }

@@ -17,7 +17,7 @@ pub struct LeastRequest;
 
 impl Routing for LeastRequest {
     fn new(_parameters: &ServiceParameters) -> Self {
-        Self::default()
+        Self
     }
 
     fn choose(

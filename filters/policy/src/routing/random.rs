@@ -13,7 +13,7 @@ pub struct Random;
 
 impl Routing for Random {
     fn new(_parameters: &ServiceParameters) -> Self {
-        Self::default()
+        Self
     }
 
     fn choose(

@@ -151,10 +151,10 @@ impl Server {
     /// Time has passed. To be called at each answer and a few times a second. `executing`: whether
     /// the application works on something. Returns whether a measuring interval is over; servers
     /// made by [`beside`](Self::beside) must then [`follow`](Self::follow).
-    pub fn tick(&mut self, threads: &impl Threads, executing: bool, now: Timestamp) -> bool {
+    pub fn tick(&mut self, threads: &impl Threads, executing: impl FnOnce() -> bool, now: Timestamp) -> bool {
         let due = self.is_due(now);
         if due {
-            self.measure(threads.totals(), executing, now);
+            self.measure(threads.totals(), executing(), now);
         }
         due
     }

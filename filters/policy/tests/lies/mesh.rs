@@ -337,7 +337,7 @@ impl Mesh {
         if let Some(inside) = request.inside {
             place.server.answer(inside, true, others, &mut place.thread, now);
         }
-        place.server.tick(&place.thread, true, now);
+        place.server.tick(&place.thread, || true, now);
         let mut text = String::new();
         let report = place.server.report(others, &mut self.rng);
         with_strangers(report, self.strangers).encode(&mut text);

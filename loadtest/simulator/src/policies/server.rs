@@ -82,7 +82,7 @@ impl Inbound {
             Stage::Waits(admitted) => self.server.leave(admitted, others, now),
         }
         // In an interval with an answer something was executed.
-        self.server.tick(&self.thread, true, now);
+        self.server.tick(&self.thread, || true, now);
         self.in_flight = others.get();
         Some(self.server.report(others, rng))
     }

@@ -1,7 +1,7 @@
 //! What Mu knows of each server: an [`Estimate`], and its [`Standing`] for the choice.
 
 use super::estimate::{Estimate, Limit, Standing};
-use crate::endpoints::{Answer, EndpointId, Endpoints};
+use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
 use crate::routing::contract::Event;
 use crate::units::Timestamp;
 use slotmap::SecondaryMap;
@@ -81,22 +81,16 @@ impl Known {
 
     /// Brings the standings up to date.
     pub fn refresh(&mut self, endpoints: &mut Endpoints) {
+        let Self { estimates, standings, .. } = self;
         let order = Some(endpoints.order());
         if self.order == order {
-            endpoints.changed().iter().for_each(|id| self.note(*id, endpoints));
+            endpoints.show_changes(|id, server| note(standings, estimates.get(id), server));
         } else {
+            endpoints.show_changes(|_, _| {});
             self.order = order;
-            self.standings.clear();
+            standings.clear();
             let all = (0..endpoints.len()).filter_map(|place| endpoints.at(place));
-            self.standings.extend(all.map(|id| standing(&self.estimates, id, endpoints)));
-        }
-        endpoints.forget_changes();
-    }
-
-    fn note(&mut self, id: EndpointId, endpoints: &Endpoints) {
-        let place = endpoints.get(id).map(|server| server.place());
-        if let Some(old) = place.and_then(|place| self.standings.get_mut(place)) {
-            *old = standing(&self.estimates, id, endpoints);
+            standings.extend(all.filter_map(|id| Some(standing(estimates.get(id), endpoints.get(id)?))));
         }
     }
 
@@ -121,19 +115,23 @@ impl Known {
         let Some(id) = endpoints.at(self.looked_at) else { return };
         // A server with an attempt under way is not forgotten: as a newcomer it would be tried
         // again before that.
-        if endpoints.get(id).is_none_or(|server| server.pending() > 0) {
-            return;
-        }
-        let reset_interval = self.reset_interval;
-        if self.estimates.get_mut(id).is_some_and(|estimate| estimate.forget(reset_interval, now)) {
+        let Some(server) = endpoints.get(id).filter(|server| server.pending() == 0) else { return };
+        let Some(estimate) = self.estimates.get_mut(id) else { return };
+        if estimate.forget(self.reset_interval, now) {
+            note(&mut self.standings, Some(estimate), server);
             endpoints.forget_failures(id);
-            self.note(id, endpoints);
         }
     }
 }
 
+/// Brings the standing of one server up to date.
+fn note(standings: &mut [Standing], estimate: Option<&Estimate>, server: &Endpoint) {
+    if let Some(old) = standings.get_mut(server.place()) {
+        *old = standing(estimate, server);
+    }
+}
+
 /// The standing of a server now.
-fn standing(estimates: &SecondaryMap<EndpointId, Estimate>, id: EndpointId, endpoints: &Endpoints) -> Standing {
-    let Some(server) = endpoints.get(id) else { return Standing::default() };
-    estimates.get(id).copied().unwrap_or_default().standing(server.pending()).shut(server.shut_until())
+fn standing(estimate: Option<&Estimate>, server: &Endpoint) -> Standing {
+    estimate.copied().unwrap_or_default().standing(server.pending()).shut(server.shut_until())
 }
