@@ -1,6 +1,9 @@
-//! Errors about values that cannot be used.
+//! Reading JSON, and errors about values that cannot be used.
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Write};
 
 /// A value that cannot be used: where it is, what it is and what is allowed.
@@ -82,6 +85,15 @@ impl ConfigError {
         deserializer.end().map_err(|e| Self::malformed(".", e))?;
         Ok(value)
     }
+}
+
+/// The members of an object, not read yet. One type for all levels, since each would take 3 KiB of
+/// the module.
+pub(crate) type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Reads a member of an answer.
+pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
+    serde_json::from_slice(json).map_err(|error| ConfigError::malformed(".", error))
 }
 
 #[cfg(test)]

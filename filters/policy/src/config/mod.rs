@@ -12,12 +12,10 @@
 //! cluster belongs to, and which of its endpoints it has.
 
 pub mod cluster_name;
-mod duration;
-mod error;
+pub(crate) mod error;
 pub mod features;
-pub(crate) mod members;
-mod number;
 mod plugin;
+mod ranges;
 mod route_retries;
 pub(crate) mod routing;
 mod service;

@@ -1,7 +1,7 @@
 //! The plugin configuration of the filters: the JSON in Envoy's `configuration` field.
 
-use super::duration::duration;
 use super::error::ConfigError;
+use super::ranges::duration;
 use super::service::{ServiceSpec, Services, ServicesSpec};
 use crate::config::features::{self, Feature};
 use crate::units::inserted::once;

@@ -1,7 +1,7 @@
 //! How often the routes to a service retry.
 
 use super::error::ConfigError;
-use super::number::integer;
+use super::ranges::integer;
 use crate::units::inserted::try_inserted;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! One server, as a sender sees it.
 
-use super::effect::Chips;
+use super::answer::Chips;
 use super::{Answer, Permit};
 use crate::endpoints::failures::{Failures, Peers};
 use crate::units::Timestamp;

@@ -1,7 +1,7 @@
 //! Which servers there are, and when a sender forgets one or its report.
 
 use super::endpoint::TOOK_WEIGHT;
-use super::{Endpoint, EndpointId, Endpoints};
+use super::{Endpoint, EndpointId, Endpoints, Row};
 use crate::endpoints::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
@@ -183,6 +183,51 @@ impl Endpoints {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.failures.forget(&mut self.peers.failures);
             endpoint.client_errors.forget(&mut self.peers.client_errors);
+        }
+    }
+}
+
+impl Endpoints {
+    /// All servers, as a row from which the routing draws.
+    pub(crate) fn all(&mut self) -> Row<'_> {
+        self.reorder();
+        Row { ids: &mut self.all, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
+    }
+
+    /// The qualified servers, as a row from which the routing draws.
+    pub(crate) fn qualified(&mut self) -> Row<'_> {
+        let (ids, table) = (&mut self.qualified, &mut self.table);
+        Row { ids, table, place: |endpoint| endpoint.qualified.as_mut() }
+    }
+
+    /// Remembers that something has changed which the routing may read at its next choice.
+    pub(super) fn note(&mut self, id: EndpointId) {
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if !endpoint.has_changed {
+            endpoint.has_changed = true;
+            self.changed.push(id);
+        }
+    }
+
+    /// The order of the places changes, so a routing that keeps something by place has to look at
+    /// all servers.
+    pub(super) fn reorder(&mut self) {
+        self.order += 1;
+        self.show_changes(|_, _| {});
+    }
+
+    /// How often the order of the places has changed.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// Shows the routing each server that has changed since it looked.
+    pub(crate) fn show_changes(&mut self, mut look: impl FnMut(EndpointId, &Endpoint)) {
+        for id in self.changed.drain(..) {
+            if let Some(endpoint) = self.table.get_mut(id) {
+                endpoint.has_changed = false;
+                look(id, endpoint);
+            }
         }
     }
 }

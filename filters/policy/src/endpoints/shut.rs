@@ -1,11 +1,22 @@
 //! Which servers are left alone, and with which the others are compared.
 
 use super::endpoint::Shut;
-use super::{EndpointId, Endpoints, MOST_INTERVALS, silence};
+use super::{EndpointId, Endpoints};
 use crate::units::Timestamp;
+use std::time::Duration;
 
 /// Failures within this part of a reset interval are one.
 const TOGETHER: u32 = 100;
+
+/// A server that does not answer, or fails again and again, is left alone for at most this many
+/// reset intervals.
+const MOST_INTERVALS: u32 = 8;
+
+/// How much longer than a reset interval a server is left alone that has not answered the last
+/// `unheard` attempts: an interval for each but the first.
+pub(super) fn silence(unheard: u32, reset_interval: Duration) -> Duration {
+    reset_interval * (unheard.clamp(1, MOST_INTERVALS) - 1)
+}
 
 impl Endpoints {
     /// An attempt turned out to be an error. `answered`: the server seemed to have served it, and

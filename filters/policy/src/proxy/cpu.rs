@@ -16,7 +16,7 @@
 //! Cold start: nothing is known. Cost: a read of 32 bytes a look, a write of as many an answer. Not
 //! in the papers.
 
-use crate::config::members::{Members, read};
+use crate::config::error::{Members, read};
 use crate::proxy::shared::{Cas, Shared};
 use crate::units::{Ratio, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -74,12 +74,28 @@ impl ServerCpu {
         Some(self.cores? * 1e6 / self.per_request_us?)
     }
 
+    /// The same, ready for use by each request.
+    pub fn provided(&self) -> Provided {
+        Provided { cores: self.cores, rate: self.service_rate(), headroom: self.headroom() }
+    }
+
     /// What is known once this is said, if that was known `before`. The CPU time of a request stays
     /// with the cores: the control plane cannot always measure it.
     fn said_after(self, before: Self) -> Self {
         let kept = before.per_request_us.filter(|_| self.cores.is_some());
         Self { per_request_us: self.per_request_us.or(kept), ..self }
     }
+}
+
+/// What is known of the CPU, ready for use by each request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Provided {
+    /// The cores.
+    pub cores: Option<f64>,
+    /// The most requests per second.
+    pub rate: Option<f64>,
+    /// The share that is not used.
+    pub headroom: Option<Ratio>,
 }
 
 /// What the threads share.

@@ -3,6 +3,8 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | `choice.rs` | which servers a request goes to, in which order |
+//! | `attempts.rs` | nothing: it tells all the others of each attempt |
 //! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often for other reasons than a rejection |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
@@ -11,28 +13,23 @@
 //! Combines the parameters, the [`Endpoints`], a [`Router`], [`Doubts`] and, where no endpoints are
 //! configured, [`Discovery`].
 
+mod attempts;
+mod choice;
 pub mod discovery;
 pub mod doubt;
-mod further;
 pub mod retries;
 pub mod retry_budget;
 
 use crate::config::ServiceParameters;
-use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Permit};
-use crate::routing::bid::bounced_for_bid;
+use crate::endpoints::{EndpointId, Endpoints, Permit};
 use crate::routing::{BidPosition, Event, Router, Routing};
 use crate::sender::discovery::Discovery;
 use crate::sender::doubt::Doubts;
 use crate::sender::retries::Retries;
 use crate::sender::retry_budget::RetryBudget;
 use crate::units::Timestamp;
-use crate::units::rng::Rng;
 use crate::wire::bid::Bid;
-use crate::wire::load_report::LoadReport;
 use std::time::Duration;
-
-/// The most servers that are chosen for a user's own retries.
-const MOST_LISTED: u32 = 10;
 
 /// An attempt that was begun; to be ended exactly once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,122 +164,6 @@ impl Sender {
         self.router.price(turn)
     }
 
-    /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
-    /// costs the retry budget one. If no servers are configured, a new one is learned. None if
-    /// servers are configured and this is not one of them.
-    pub fn begin(&mut self, address: &str, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
-        let endpoint = self.endpoint_at(address, now)?;
-        self.begin_there(endpoint, turn, now)
-    }
-
-    /// The same for a chosen server, whose address need not be looked up.
-    pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
-        self.budget.attempt();
-        self.begin_there(endpoint, turn, now)
-    }
-
-    fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
-        let permit = self.endpoints.begin(endpoint, now)?;
-        self.router.learn(&Event::Began { endpoint, now }, &self.endpoints);
-        // One that explores accepts any time: it is to find out.
-        let turn = turn.filter(|_| !self.doubts.explores(endpoint));
-        let bid = turn.and_then(|turn| self.router.bid(&self.endpoints, endpoint, turn, now));
-        Some(Attempt { endpoint, began: now, bid, permit, explores: false })
-    }
-
-    /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
-    /// the answer is still to come.
-    pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
-        let &Attempt { endpoint, began, bid, permit, explores } = attempt;
-        let took = now.since(began);
-        let is_rejection = matches!(answer, Answer::Bounced(_) | Answer::Rejected(_) | Answer::RejectedForDeadline(_));
-        if is_rejection && !explores {
-            self.budget.rejection();
-        }
-        let answer = as_meant(answer, bid, took);
-        if answer == Answer::Unreported {
-            self.endpoints.took(endpoint, took);
-        }
-        self.endpoints.answer_after(endpoint, permit, answer, took, now);
-        self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, &self.endpoints);
-    }
-
-    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
-    /// reported as well. While many are full, attempts do not bid.
-    pub fn met_full(&mut self) {
-        self.router.learn(&Event::Full, &self.endpoints);
-    }
-
-    /// The attempt is over, answered or not.
-    pub fn end(&mut self, attempt: &Attempt) {
-        self.idle(attempt.endpoint);
-    }
-
-    /// An attempt to this server has become an idle stream, which does not count as pending and has
-    /// no [`end`](Self::end).
-    pub fn idle(&mut self, endpoint: EndpointId) {
-        self.endpoints.end(endpoint);
-        self.router.learn(&Event::Ended(endpoint), &self.endpoints);
-    }
-
-    /// The idle stream carries bytes again, and counts.
-    pub fn resume(&mut self, endpoint: EndpointId) {
-        self.endpoints.resume(endpoint);
-    }
-
-    /// Chooses the servers of a request, in the order in which to try them: at most one for the
-    /// first attempt and one per retry, for the larger of the two kinds. The list is empty if
-    /// no server is known, or if Envoy's own policy places the request so that new servers are
-    /// found.
-    pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
-        self.list.clear();
-        self.router.learn(&Event::Request(now), &self.endpoints);
-        if self.learns() && self.discovery.explores(self.endpoints.len(), self.endpoints.open(), rng) {
-            return &self.list;
-        }
-        self.budget.request();
-        let own = self.parameters.route_retries().default().min(MOST_LISTED);
-        let length = self.retries(0, true).left().max(own) as usize + 1;
-        self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
-        self.doubts.check_speed(&self.endpoints, &mut self.list, rng);
-        self.go_round(length);
-        if self.parameters.routing().compares_speeds() {
-            self.doubts.explore(&mut self.endpoints, &mut self.list, rng);
-        }
-        &self.list
-    }
-
-    /// Where there are fewer servers than places in the list, those that are not shut follow again,
-    /// the first one last. Beyond the list, Envoy's fallback policy prefers the server with the
-    /// fewest requests, which is the one that refuses connections.
-    fn go_round(&mut self, length: usize) {
-        let once = self.list.len();
-        let is_open = |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| !endpoint.is_shut());
-        if once < 2 || once >= length || !self.list.iter().any(is_open) {
-            return;
-        }
-        let mut place = 0;
-        while self.list.len() < length {
-            place = (place + 1) % once;
-            self.list.extend(self.list.get(place).copied().filter(is_open));
-        }
-    }
-
-    /// By how much the best server of the last choice would miss the SLO; none if it would not, if
-    /// there is no SLO, or if nothing is known. (Mu, paper section 4.4.1: a request that cannot be
-    /// served within the SLO, given the present queues, gets a 503. The paper gives no rule; this
-    /// one is ours.)
-    pub fn overrun(&self) -> Option<Duration> {
-        let slo = self.parameters.slo()?;
-        let expected = self.router.expected()?;
-        expected.checked_sub(slo + self.parameters.slo_grace()).filter(|overrun| !overrun.is_zero())
-    }
-
-    /// The addresses of the servers chosen last.
-    pub fn chosen(&self) -> impl Iterator<Item = &str> {
-        self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
-    }
-
     /// Finds the server with this address for an attempt, which costs the retry budget one. If no
     /// servers are configured, a new one is learned.
     fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
@@ -324,22 +205,6 @@ impl Sender {
             self.endpoints.leave_alone(id, now);
         }
     }
-}
-
-/// What an answer after `took` to an attempt with this bid means: a bounce or a rejection for a
-/// deadline that says nothing about the request is a rejection like any other.
-fn as_meant(answer: Answer, bid: Option<Bid>, took: Duration) -> Answer {
-    match answer {
-        Answer::Bounced(report) if !bounced_for_bid(bid, &report, took) => Answer::Rejected(report),
-        Answer::RejectedForDeadline(report) if !is_about_the_request(&report, took) => Answer::Rejected(report),
-        answer => answer,
-    }
-}
-
-/// Whether a rejection for a deadline, after `took`, says nothing about other requests: the server
-/// has a queue, and decided at once. If it held the request first, it failed to serve it.
-fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
-    report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }
 
 #[cfg(test)]

@@ -7,15 +7,13 @@
 //! bounded. The reported service rate, ORCA, bids and deadlines go by what was measured.
 
 use super::Server;
-use super::provided::Provided;
 use crate::proxy::cpu::ServerCpu;
 
 impl Server {
     /// The application has this CPU from now on. All configurations share that, but the capacity of
     /// each moves with a call of its own.
     pub fn provide(&mut self, cpu: ServerCpu) {
-        let provided = Provided { cores: cpu.cores, rate: cpu.service_rate(), headroom: cpu.headroom() };
-        self.measured.borrow_mut().cpu = provided;
+        self.measured.borrow_mut().cpu = cpu.provided();
         self.capacity.provide(cpu.cores);
         self.follow();
     }

@@ -42,7 +42,7 @@ mod ledger;
 pub mod polls;
 pub mod reports;
 
-use crate::config::members::{Members, read};
+use crate::config::error::{Members, read};
 use crate::config::{ConfigError, ServiceSpec, Services, ServicesSpec};
 pub use crate::proxy::cpu::ServerCpu;
 use crate::sync::latency::{Calls, Histogram};

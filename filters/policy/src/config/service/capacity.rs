@@ -1,9 +1,9 @@
 //! Where the capacity of a server comes from, as people write it.
 
 use super::parameters::CapacityParameters;
-use crate::config::duration::{HOUR, MILLISECOND, duration};
 use crate::config::error::ConfigError;
-use crate::config::number::integer;
+use crate::config::ranges::integer;
+use crate::config::ranges::{HOUR, MILLISECOND, duration};
 use crate::units::Concurrency;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -69,13 +69,13 @@ enum Written {
     Average {
         /// How long a mean is taken over; `1s` to `1h`, default `30s`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::duration::DURATION)))]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::ranges::DURATION)))]
         interval: Option<String>,
     },
     /// As many as the measured service rate finishes within the SLO.
     Slo {
         /// The response time to be met; `1ms` to `1h`.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::duration::DURATION)))]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::ranges::DURATION)))]
         slo: String,
     },
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::server::Server;
 use crate::server::steps::OneThread;
 use crate::units::Concurrency;
+use crate::wire::bid::Bid;
 use crate::wire::reason::Reason;
 
 /// The report of such a server that reads the fleet's execution time.

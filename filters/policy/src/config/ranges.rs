@@ -1,7 +1,17 @@
-//! Durations as people write them.
+//! Whole numbers and durations within a range.
 
 use super::error::ConfigError;
 use std::time::Duration;
+
+/// Numbers are read wider than allowed, so that the error for a negative or a huge one can name the
+/// range.
+pub(super) fn integer(path: &str, value: Option<i64>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
+    let Some(value) = value else { return Ok(default) };
+    u32::try_from(value)
+        .ok()
+        .filter(|value| (least..=most).contains(value))
+        .ok_or_else(|| ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
+}
 
 /// The pattern of a duration in the schema for editors; the ranges are in the descriptions.
 #[cfg(feature = "schema")]

@@ -7,11 +7,11 @@ mod parameters;
 pub use capacity::CapacitySpec;
 pub use parameters::{CapacityParameters, ServiceParameters, Services};
 
-#[cfg(feature = "schema")]
-use super::duration::DURATION;
-use super::duration::{HOUR, MILLISECOND, duration};
 use super::error::ConfigError;
-use super::number::integer;
+#[cfg(feature = "schema")]
+use super::ranges::DURATION;
+use super::ranges::integer;
+use super::ranges::{HOUR, MILLISECOND, duration};
 use super::route_retries::RouteRetries;
 use super::routing::RoutingKind;
 use crate::units::inserted::{inserted, once, try_inserted};
@@ -314,5 +314,4 @@ fn endpoints(path: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigErro
 }
 
 #[cfg(test)]
-#[path = "service_tests.rs"]
 mod tests;

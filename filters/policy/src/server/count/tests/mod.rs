@@ -1,9 +1,7 @@
 //! [`Count`] under random histories: between any two calls to the host another thread may run, for
 //! any time, and any thread may trap at any call.
 
-#[path = "count_tests/histories.rs"]
 mod histories;
-#[path = "count_tests/rules.rs"]
 mod rules;
 
 use super::*;

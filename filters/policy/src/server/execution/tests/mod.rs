@@ -1,6 +1,5 @@
 //! The execution time: noise, changes, cold starts, idle time.
 
-#[path = "execution_tests/fleet.rs"]
 mod fleet;
 
 use super::*;

@@ -256,5 +256,4 @@ impl<T> WaitQueue<T> {
 }
 
 #[cfg(test)]
-#[path = "wait_queue_tests.rs"]
 mod tests;

@@ -4,6 +4,7 @@ mod fleet;
 
 use super::*;
 use crate::config::{CapacitySpec, RoutingKind, ServiceSpec};
+use crate::server::departures::{Flag, Totals};
 
 fn server(spec: ServiceSpec) -> Server {
     Server::new(&spec.validate().unwrap())

@@ -387,5 +387,4 @@ impl Count {
 }
 
 #[cfg(test)]
-#[path = "count_tests.rs"]
 mod tests;

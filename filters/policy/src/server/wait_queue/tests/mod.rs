@@ -1,7 +1,6 @@
 //! The wait queue ([`WaitQueue`]) in virtual time: several workers whose requests come, end and
 //! give up, whose wake-ups come late or never, and which stall at any point for any time.
 
-#[path = "wait_queue_tests/rules.rs"]
 mod rules;
 
 use super::*;

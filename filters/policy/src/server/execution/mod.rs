@@ -284,5 +284,4 @@ impl Execution {
 }
 
 #[cfg(test)]
-#[path = "execution_tests.rs"]
 mod tests;

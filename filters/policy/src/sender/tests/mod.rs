@@ -6,6 +6,8 @@ mod two;
 
 use super::*;
 use crate::config::{RoutingKind, ServiceSpec};
+use crate::endpoints::{Answer, Endpoint, Permit};
+use crate::wire::load_report::LoadReport;
 use std::collections::BTreeSet;
 
 const FAST: &str = "1.1.1.1:1";

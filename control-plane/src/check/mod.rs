@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn accepts_the_shipped_config_map_which_has_no_namespace() {
-        let shipped = include_str!("../../istio-manifests/base/policy.yaml");
+        let shipped = include_str!("../../../istio-manifests/base/policy.yaml");
         let filled = shipped.replace("services: {}\n", "services: {backend.shop.svc.cluster.local: {retries: 2}}\n");
         assert_ne!(shipped, filled);
         assert_eq!(good(&filled), Good::ConfigMaps(1));

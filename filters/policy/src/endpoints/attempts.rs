@@ -1,0 +1,139 @@
+//! An attempt to a server, from its beginning to its end.
+
+use super::answer::{Effect, Heard, Leaves, Reopens};
+use super::endpoint::Shut;
+use super::shut::silence;
+use super::{Answer, EndpointId, Endpoints, Permit};
+use crate::units::Timestamp;
+use std::time::Duration;
+
+/// A failure of a server that was silent for this part of a reset interval is a timeout.
+const SILENT: u32 = 4;
+
+impl Endpoints {
+    /// Begins an attempt to this server: spends a chip or sets the last event to now, and counts
+    /// the attempt as pending.
+    pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
+        self.requalify(now);
+        let endpoint = self.table.get_mut(id)?;
+        endpoint.pending += 1;
+        if endpoint.unheard == 0 {
+            endpoint.unheard_since = now;
+        }
+        endpoint.unheard = endpoint.unheard.saturating_add(1);
+        let asked = now.after(silence(endpoint.unheard, self.reset_interval));
+        if let Some(shut) = &mut endpoint.shut {
+            *shut = Shut { until: asked.after(self.reset_interval), is_probed: true };
+        }
+        self.note(id);
+        let endpoint = self.table.get_mut(id)?;
+        let permit = if endpoint.chips > 0 {
+            endpoint.chips -= 1;
+            Permit::Chip
+        } else {
+            let permit = if endpoint.qualified.is_some() { Permit::Probe } else { Permit::Forced };
+            self.restart(id, asked);
+            permit
+        };
+        self.settle(id, now);
+        Some(permit)
+    }
+
+    /// The attempt is over, one pending request less.
+    pub fn end(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending = endpoint.pending.saturating_sub(1);
+            self.note(id);
+        }
+    }
+
+    /// An attempt that was reported as over counts as pending again.
+    pub fn resume(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending += 1;
+            self.note(id);
+        }
+    }
+
+    /// Counts no attempt as pending: those under way belong to another sender.
+    pub fn none_pending(&mut self) {
+        for place in 0..self.all.len() {
+            let Some(id) = self.at(place) else { return };
+            if let Some(endpoint) = self.table.get_mut(id) {
+                endpoint.pending = 0;
+            }
+            self.note(id);
+        }
+    }
+
+    /// Records how an attempt, sent by this `permit`, was answered. Its [`end`](Self::end) is
+    /// reported separately, because the body of the answer is still to come.
+    pub fn answer(&mut self, id: EndpointId, permit: Permit, answer: Answer, now: Timestamp) {
+        self.answer_after(id, permit, answer, Duration::MAX, now);
+    }
+
+    /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
+    /// long the server has said nothing. [`Effect`] is the table of what follows from which answer.
+    pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        // The server has been silent since its pending attempts began, or, if one of them began
+        // before its last answer, since that. A caller that gives up within a reset interval proves
+        // nothing, nor does one while a stream is open; a timeout does.
+        let no_others = endpoint.unheard >= endpoint.pending;
+        let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
+        let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
+        let times_out = answer == Answer::Failed && silent.min(took) >= self.reset_interval / SILENT;
+        let effect = Effect::of(&answer, hangs || endpoint.tally(&answer, &mut self.peers));
+        if effect.heard == Heard::Application {
+            endpoint.heard = now;
+        }
+        if effect.heard != Heard::Nobody {
+            endpoint.unheard = 0;
+            self.restart(id, now);
+        }
+        let granted = self.keep_report(id, &answer, now);
+        let Some(endpoint) = self.table.get(id) else { return };
+        let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
+        let reopens = match effect.reopens {
+            Reopens::No => false,
+            Reopens::Probed => is_probed,
+            Reopens::ProbedOrGranted => is_probed || granted,
+        };
+        if reopens {
+            self.reopen(id);
+        }
+        let most = self.max_chips;
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if effect.serves {
+            (endpoint.struck_before, endpoint.strikes) = (endpoint.strikes, 0);
+        }
+        endpoint.settle_chips(effect.chips, permit, granted, most);
+        match effect.leaves {
+            Leaves::No => {}
+            Leaves::Shut => self.shut(id, now),
+            Leaves::Fails => self.fails(id, times_out, now),
+            Leaves::Hangs => self.hangs(id, now),
+            Leaves::Errs => return self.erred(id, false, now),
+        }
+        self.note(id);
+        self.settle(id, now);
+    }
+
+    /// Keeps what a server says about itself in an answer. Returns whether the answer grants a
+    /// chip, as one without a report does.
+    pub(super) fn keep_report(&mut self, id: EndpointId, answer: &Answer, now: Timestamp) -> bool {
+        let longest = self.reset_interval;
+        let Some(endpoint) = self.table.get_mut(id) else { return false };
+        if let Some(report) = answer.report() {
+            (endpoint.report, endpoint.reported) = (*report, now);
+        }
+        if let Answer::Bounced(report) | Answer::RejectedForDeadline(report) = answer {
+            endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(longest));
+        }
+        if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
+            // A server that was rolled back takes a bid that says the fleet's time for none.
+            endpoint.report.fleet = false;
+        }
+        answer.report().is_none_or(|report| report.chip)
+    }
+}

@@ -1,0 +1,127 @@
+//! An attempt, from its beginning to its end, and all that is heard of it in between.
+
+use super::{Attempt, Sender};
+use crate::endpoints::{Answer, Endpoint, EndpointId};
+use crate::routing::bid::bounced_for_bid;
+use crate::routing::{BidPosition, Event, Routing};
+use crate::units::Timestamp;
+use crate::units::rng::Rng;
+use crate::wire::bid::Bid;
+use crate::wire::load_report::LoadReport;
+use std::time::Duration;
+
+/// One of so many answers of an open server is looked at for marks.
+const LOOKS_FOR_MARKS: usize = 8;
+
+impl Sender {
+    /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
+    /// costs the retry budget one. If no servers are configured, a new one is learned. None if
+    /// servers are configured and this is not one of them.
+    pub fn begin(&mut self, address: &str, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
+        let endpoint = self.endpoint_at(address, now)?;
+        self.begin_there(endpoint, turn, now)
+    }
+
+    /// The same for a chosen server, whose address need not be looked up.
+    pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
+        self.budget.attempt();
+        self.begin_there(endpoint, turn, now)
+    }
+
+    pub(super) fn begin_there(
+        &mut self,
+        endpoint: EndpointId,
+        turn: Option<BidPosition>,
+        now: Timestamp,
+    ) -> Option<Attempt> {
+        let permit = self.endpoints.begin(endpoint, now)?;
+        self.router.learn(&Event::Began { endpoint, now }, &self.endpoints);
+        // One that explores accepts any time: it is to find out.
+        let turn = turn.filter(|_| !self.doubts.explores(endpoint));
+        let bid = turn.and_then(|turn| self.router.bid(&self.endpoints, endpoint, turn, now));
+        Some(Attempt { endpoint, began: now, bid, permit, explores: false })
+    }
+
+    /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
+    /// the answer is still to come.
+    pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
+        let &Attempt { endpoint, began, bid, permit, explores } = attempt;
+        let took = now.since(began);
+        let is_rejection = matches!(answer, Answer::Bounced(_) | Answer::Rejected(_) | Answer::RejectedForDeadline(_));
+        if is_rejection && !explores {
+            self.budget.rejection();
+        }
+        let answer = as_meant(answer, bid, took);
+        if answer == Answer::Unreported {
+            self.endpoints.took(endpoint, took);
+        }
+        self.endpoints.answer_after(endpoint, permit, answer, took, now);
+        self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, &self.endpoints);
+    }
+
+    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
+    /// reported as well. While many are full, attempts do not bid.
+    pub fn met_full(&mut self) {
+        self.router.learn(&Event::Full, &self.endpoints);
+    }
+
+    /// The attempt is over, answered or not.
+    pub fn end(&mut self, attempt: &Attempt) {
+        self.idle(attempt.endpoint);
+    }
+
+    /// An attempt to this server has become an idle stream, which does not count as pending and has
+    /// no [`end`](Self::end).
+    pub fn idle(&mut self, endpoint: EndpointId) {
+        self.endpoints.end(endpoint);
+        self.router.learn(&Event::Ended(endpoint), &self.endpoints);
+    }
+
+    /// The idle stream carries bytes again, and counts.
+    pub fn resume(&mut self, endpoint: EndpointId) {
+        self.endpoints.resume(endpoint);
+    }
+
+    /// An attempt that the server has answered was an error, as the trailers say.
+    pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
+        self.endpoints.erred(attempt.endpoint, true, now);
+    }
+
+    /// Likewise an error of the client.
+    pub fn client_erred(&mut self, attempt: &Attempt, now: Timestamp) {
+        self.endpoints.client_erred(attempt.endpoint, now);
+    }
+
+    /// Whether to look for [marks](crate::wire::headers::MARKS) in the answer to an attempt: always
+    /// if the server is shut, since another answer could reopen it, else in one of
+    /// [`LOOKS_FOR_MARKS`], because each look takes calls to the host.
+    pub fn looks_for_marks(&self, attempt: &Attempt, rng: &mut impl Rng) -> bool {
+        self.endpoints.get(attempt.endpoint).is_some_and(Endpoint::is_shut) || rng.below(LOOKS_FOR_MARKS) == 0
+    }
+
+    /// The answer carried a mark.
+    pub fn marked(&mut self, attempt: &Attempt, now: Timestamp) {
+        self.endpoints.leave_alone(attempt.endpoint, now);
+    }
+
+    /// A bounce was to be retried, and Envoy did not do it.
+    pub fn overflowed(&mut self, now: Timestamp) {
+        self.router.learn(&Event::Overflowed(now), &self.endpoints);
+    }
+}
+
+/// What an answer after `took` to an attempt with this bid means: a bounce or a rejection for a
+/// deadline that says nothing about the request is a rejection like any other.
+fn as_meant(answer: Answer, bid: Option<Bid>, took: Duration) -> Answer {
+    match answer {
+        Answer::Bounced(report) if !bounced_for_bid(bid, &report, took) => Answer::Rejected(report),
+        Answer::RejectedForDeadline(report) if !is_about_the_request(&report, took) => Answer::Rejected(report),
+        answer => answer,
+    }
+}
+
+/// Whether a rejection for a deadline, after `took`, says nothing about other requests: the server
+/// has a queue, and decided at once. If it held the request first, it failed to serve it.
+fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
+    report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
+}

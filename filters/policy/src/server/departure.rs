@@ -1,0 +1,72 @@
+//! What is measured of a request between its arrival and its answer.
+
+use super::Server;
+use super::departures::Flag;
+use crate::units::{Concurrency, Timestamp};
+use std::time::Duration;
+
+/// A request may have more of the places than it took, by so many seconds, since the integral is
+/// rounded.
+const ROUNDING: f64 = 1e-3;
+
+impl Server {
+    /// The flag of the request that has just arrived and met `others`. `bid`: whether it made one.
+    pub(super) fn flag(&self, others: Concurrency, bid: bool) -> Flag {
+        let measured = self.measured.borrow();
+        let mut flag = measured.departures.arrive(self.waiting(others));
+        (flag.met, flag.bid) = (others, bid);
+        flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
+        flag
+    }
+
+    /// A request has been answered, `took` after it was handed to the application, and `others` are
+    /// left in the server. Returns whether it was confident.
+    pub(super) fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
+        let (inside, is_told) = (self.places_of_a_queue_inside(), self.concurrency().is_some());
+        let (places, queue) = (self.places_for_estimates(), self.waiting(others));
+        let mut measured = self.measured.borrow_mut();
+        let took_seconds = took.as_secs_f64();
+        // A request that came under another configuration is not measured.
+        let work = match (inside, flag.work) {
+            (None, then) => then.is_none().then_some(took_seconds),
+            (Some(places), then) => {
+                measured.work.leave(others, places, now);
+                let turns = (f64::from(flag.met.get()) + 1.0) / f64::from(places.get());
+                if !is_told && !measured.departures.is_outlier(took_seconds / turns.max(1.0)) {
+                    measured.places.hear(flag.met, took);
+                }
+                // Nor is one that came before all configurations were gone for a while, with what
+                // they had measured.
+                let work = then.map(|then| measured.work.seconds() - then);
+                work.filter(|work| (0.0..=took_seconds + ROUNDING).contains(work))
+            }
+        };
+        // Others than a trial may be answered first, but not by what the trial is to find out.
+        let counts = flag.bid || !measured.trials.bounces(now);
+        if counts {
+            measured.trials.end();
+        }
+        let work = work.filter(|_| counts);
+        let confident = measured.departures.depart(flag, took, (work, places), queue, now);
+        if work.is_some() && measured.departures.has_changed() {
+            measured.places.change();
+        }
+        // It ran all that time if the application has no queue, or had none.
+        if work.is_some() && (inside.is_none() || flag.met == Concurrency::new(0)) {
+            let mean = measured.departures.mean().unwrap_or_default();
+            measured.rest.hear(took_seconds, mean);
+        }
+        drop(measured);
+        self.follow();
+        confident
+    }
+
+    /// A request that was admitted at `arrived` has left the server without an answer from the
+    /// application, and `others` are left.
+    pub(super) fn vanish(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
+        self.measured.borrow_mut().trials.leave(arrived);
+        if let Some(places) = self.places_of_a_queue_inside() {
+            self.measured.borrow_mut().work.leave(others, places, now);
+        }
+    }
+}
