@@ -311,11 +311,17 @@ mod tests {
     use axum::{Json, Router};
     use futures_util::stream;
     use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::collections::{BTreeMap, HashMap};
     use std::sync::atomic::{AtomicU64, Ordering};
     use tower::Layer;
     use tower::util::AndThenLayer;
+
+    /// A list of these objects at a revision.
+    fn list_at(revision: u64, items: &[Value]) -> Value {
+        let metadata = json!({"resourceVersion": revision.to_string()});
+        json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
+    }
 
     /// Each list has the next of these revisions. A watch ends after a minute without events; only
     /// the first one sends a bookmark of 901 halfway.
@@ -323,14 +329,12 @@ mod tests {
         let (lists, watches) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {
             if query.get("limit").is_some_and(|limit| limit == "1") {
-                return Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": now.to_string()}, "items": []})).into_response();
+                return Json(list_at(now, &[])).into_response();
             }
             if !query.contains_key("watch") {
-                let revision = revisions[lists.fetch_add(1, Ordering::Relaxed) as usize].to_string();
-                let metadata = json!({"resourceVersion": revision});
+                let revision = revisions[lists.fetch_add(1, Ordering::Relaxed) as usize];
                 let item = json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "7"}});
-                let list = json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": [item]});
-                return Json(list).into_response();
+                return Json(list_at(revision, &[item])).into_response();
             }
             let metadata = json!({"resourceVersion": "901", "creationTimestamp": null});
             let bookmark = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
@@ -391,9 +395,7 @@ mod tests {
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {
             let nth = count.fetch_add(1, Ordering::Relaxed);
             if !query.contains_key("watch") {
-                let list =
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": []});
-                return Json(list).into_response();
+                return Json(list_at(9, &[])).into_response();
             }
             let status =
                 json!({"kind": "Status", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410});
@@ -449,8 +451,7 @@ mod tests {
         let watches = Arc::new(AtomicU64::new(0));
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {
             if !query.contains_key("watch") {
-                let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": (99 + watches.load(Ordering::Relaxed)).to_string()}, "items": []});
-                return Json(list).into_response();
+                return Json(list_at(99 + watches.load(Ordering::Relaxed), &[])).into_response();
             }
             let nth = watches.fetch_add(1, Ordering::Relaxed);
             if nth == 0 {
