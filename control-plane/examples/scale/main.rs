@@ -14,6 +14,7 @@ mod fleet;
 mod replica;
 
 use anyhow::{Context, Result};
+use bloc_figures::stats::quantile;
 use fake_api::FakeApi;
 use fleet::{CONCERNED, Fleet, PROXIES, SERVICES};
 use replica::Replica;
@@ -66,7 +67,7 @@ async fn main() -> Result<()> {
     }
     let cpu = 1000.0 * (one.cpu()? + two.cpu()? - cpu) / CHANGES as f64;
     delays.sort_unstable();
-    let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize].as_millis();
+    let at = |share: f64| quantile(&delays, share).unwrap_or_default().as_millis();
     let (p50, p99, longest) = (at(0.5), at(0.99), at(1.0));
     println!(
         "push to {CONCERNED} of {PROXIES}, {CHANGES} times: p50 {p50} ms, p99 {p99} ms, longest {longest} ms; CPU {cpu:.0} ms for each change"

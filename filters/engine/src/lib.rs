@@ -31,19 +31,17 @@
 //! | [`crash_recovery`], [`crash`] | what a VM that panics does before it ends; panics on demand, for tests |
 //! | [`latency`] | how long requests take, until that is handed over |
 //! | [`metrics`], [`message`] | counters and gauges; what the threads' VMs tell each other |
-//! | [`body`], [`deadline`], [`status`] | what headers say of a body, of how long the caller waits, and of an answer |
+//! | [`request_headers`], [`status`] | what headers say of a request, and of an answer |
 //! | [`host`], [`filter`], [`names`] | what the binding implements; what it calls; root ids and keys |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod agent;
 pub mod attempt;
-pub mod body;
 pub mod cluster;
 pub mod clusters;
 pub mod crash;
 pub mod crash_recovery;
-pub mod deadline;
 pub mod fail_open;
 pub mod filter;
 pub mod handover;
@@ -59,6 +57,7 @@ pub mod pace;
 pub mod parameters;
 pub mod queue;
 pub mod reporter;
+pub mod request_headers;
 pub mod requests;
 pub mod root;
 pub mod running;

@@ -9,7 +9,6 @@
 //! Fail-open: a request to a service without configuration, or without a known server, passes
 //! without a list, and Envoy's fallback policy places it.
 
-use crate::body::body;
 use crate::cluster::Sent;
 use crate::clusters::Shared;
 use crate::crash;
@@ -17,6 +16,7 @@ use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Reply, Stream, Text};
 use crate::latency::Ended;
 use crate::parameters::PluginId;
+use crate::request_headers::body;
 use crate::requests::{Begun, Course, End};
 use crate::vm::Vm;
 use crate::why;

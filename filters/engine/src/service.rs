@@ -29,7 +29,7 @@ use std::time::Duration;
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
 /// A request that the application has answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Answered {
     /// The request.
     pub inside: Inside,

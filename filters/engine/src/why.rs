@@ -5,8 +5,8 @@
 //! whether the header is written, and a server's only for callers without the filters. Without the
 //! switch nothing here calls the host.
 
-use crate::deadline::deadline;
 use crate::host::{Host, Map, Stream};
+use crate::request_headers::deadline;
 use bloc_policy::endpoints::Endpoint;
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;

@@ -8,7 +8,7 @@
 //! | [`sync`] | when a proxy asks the control plane, what it reports, and the messages for both |
 //! | [`sender`] | what one worker decides about its requests to one cluster |
 //! | [`routing`] | which servers a request tries, and in which order; how long a response time an attempt accepts |
-//! | [`endpoints`] | what a sender knows of each server: chips, pending requests, failures, estimates |
+//! | [`endpoints`] | what a sender knows of each server: chips, pending requests, failures, its last report |
 //! | [`server`] | what one sidecar decides and measures about the application behind it |
 //! | [`proxy`] | how the threads of one proxy share what they know |
 //! | [`config`] | what a user may write, and what the code may rely on |

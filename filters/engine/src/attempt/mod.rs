@@ -20,13 +20,12 @@
 mod answer;
 mod under_way;
 
-use crate::body::body;
 use crate::cluster::{Cluster, Sent};
 use crate::clusters::Shared;
 use crate::crash;
-use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS, Text};
+use crate::request_headers::{body, deadline};
 use crate::requests::{End, Next, Then};
 use crate::status::Status;
 use crate::streams::Counted;

@@ -23,9 +23,11 @@ macro_rules! router {
                 }
             }
 
+            /// Another routing begins anew.
             fn configure(&mut self, parameters: &ServiceParameters) {
-                match self {
-                    $(Self::$kind(routing) => routing.configure(parameters),)+
+                match (&mut *self, parameters.routing()) {
+                    $((Self::$kind(routing), RoutingKind::$kind) => routing.configure(parameters),)+
+                    _ => *self = Self::new(parameters),
                 }
             }
 

@@ -76,9 +76,6 @@ impl Sender {
 
     /// Applies new parameters; what is known of the servers that stay is kept.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
-        if parameters.routing() != self.parameters.routing() {
-            self.router = Router::new(&parameters);
-        }
         self.router.configure(&parameters);
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
         self.budget.configure(parameters.retry_budget());

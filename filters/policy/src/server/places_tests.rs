@@ -1,6 +1,7 @@
 //! How many places an application has: the levels, the likelihood, and simulated servers.
 
 use super::*;
+use bloc_figures::service_time::{self, ServiceTime};
 use std::collections::VecDeque;
 
 fn met(n: u32) -> Concurrency {
@@ -203,13 +204,12 @@ fn serve(places: &mut Places, of: Application, answers: u32, share: f64, seed: u
 }
 
 fn exponential(rng: &mut fastrand::Rng) -> f64 {
-    -(1.0 - rng.f64()).ln()
+    service_time::exponential(Duration::from_secs(1), || rng.f64()).as_secs_f64()
 }
 
 /// Lognormal with sigma 1.5.
 fn lognormal(rng: &mut fastrand::Rng) -> f64 {
-    let normal = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
-    (1.5 * normal - 1.125).exp()
+    ServiceTime::Lognormal(Duration::from_secs(1), 1.5).draw(|| rng.f64()).as_secs_f64()
 }
 
 const FIXED: (fn(&mut fastrand::Rng) -> f64, f64) = (|_| 1.0, 0.0);

@@ -52,15 +52,16 @@ impl Threads for OneThread {
     }
 }
 
-/// A request that was admitted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A request that was admitted. It can be neither copied nor made otherwise, so that each is handed
+/// over, answered or left once.
+#[derive(Debug, PartialEq)]
 pub struct Admitted {
     flag: Flag,
     arrived: Timestamp,
 }
 
 /// A request that the application has.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Inside {
     admitted: Admitted,
     since: Timestamp,

@@ -1,6 +1,7 @@
 //! The simulation: one sender with random arrivals, servers that serve one request at a time, in
 //! order.
 
+use bloc_figures::stats::quantile;
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::sender::{Attempt, Sender};
@@ -111,7 +112,7 @@ impl Tally {
     pub fn p99(&self) -> u64 {
         let mut sorted = self.took.clone();
         sorted.sort_unstable();
-        sorted[sorted.len() * 99 / 100]
+        quantile(&sorted, 0.99).unwrap()
     }
 }
 
@@ -295,13 +296,13 @@ impl Mesh {
         }
         let bid = Caller::of(Some(text.as_bytes())).bid;
         let admitted = place.server.arrive(others, bid, None, &place.thread, self.now);
-        let verdict = admitted.map(|admitted| place.server.hand_over(admitted, false, &mut place.thread, self.now));
+        let inside = admitted.map(|admitted| place.server.hand_over(admitted, false, &mut place.thread, self.now));
         let said = |text: &[u8]| LoadReport::decode(text);
-        match (self.lie, verdict) {
+        match (self.lie, inside) {
             (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
-            (Lie::Says(_) | Lie::Delays(..) | Lie::DelaysWithoutBid(..) | Lie::Swallows, _) if at == 0 => {
-                Ok(verdict.ok())
+            (Lie::Says(_) | Lie::Delays(..) | Lie::DelaysWithoutBid(..) | Lie::Swallows, inside) if at == 0 => {
+                Ok(inside.ok())
             }
             (_, Ok(inside)) => Ok(Some(inside)),
             (_, Err(Reason::Bid)) => {
@@ -331,10 +332,10 @@ impl Mesh {
     fn depart(&mut self, at: usize, request: usize) {
         let place = &mut self.places[at];
         place.line.retain(|&waiting| waiting != request);
-        let (request, now) = (&self.requests[request], self.now);
+        let (request, now) = (&mut self.requests[request], self.now);
         let attempt = request.attempt.unwrap();
         let others = Concurrency::new(place.line.len() as u32);
-        if let Some(inside) = request.inside {
+        if let Some(inside) = request.inside.take() {
             place.server.answer(inside, true, others, &mut place.thread, now);
         }
         place.server.tick(&place.thread, || true, now);
@@ -352,7 +353,7 @@ impl Mesh {
     fn time_out(&mut self, request: usize) {
         let place = &mut self.places[0];
         place.line.retain(|&waiting| waiting != request);
-        if let Some(inside) = self.requests[request].inside {
+        if let Some(inside) = self.requests[request].inside.take() {
             place.server.leave(inside, Concurrency::new(place.line.len() as u32), self.now);
         }
         let attempt = self.requests[request].attempt.unwrap();

@@ -47,7 +47,7 @@ pub struct Inbound {
 }
 
 /// How far a request has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Stage {
     /// The sidecar has it.
     Waits(Admitted),
@@ -121,11 +121,12 @@ impl ServerModel for Inbound {
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {
-        if let Some(stage) = self.stages.get_mut(&request)
-            && let Stage::Waits(admitted) = *stage
-        {
-            *stage = Stage::Inside(self.server.hand_over(admitted, true, &mut self.thread, now));
-        }
+        let stage = match self.stages.remove(&request) {
+            Some(Stage::Waits(admitted)) => Stage::Inside(self.server.hand_over(admitted, true, &mut self.thread, now)),
+            Some(inside) => inside,
+            None => return,
+        };
+        self.stages.insert(request, stage);
     }
 
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {

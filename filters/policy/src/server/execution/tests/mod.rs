@@ -3,6 +3,7 @@
 mod fleet;
 
 use super::*;
+use bloc_figures::stats::quantile;
 
 const ONE: Concurrency = Concurrency::new(1);
 
@@ -38,9 +39,9 @@ fn hear(execution: &mut Execution, times: Times, factor: f64, requests: u32, rng
     }
 }
 
-fn percentile(mut values: Vec<f64>, of_100: usize) -> f64 {
+fn p90(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) * of_100 / 100]
+    quantile(&values, 0.9).unwrap()
 }
 
 /// The error within which 90% of 200 trials are, 150 and 400 requests after a change to `factor`
@@ -55,7 +56,7 @@ fn errors_after_change(times: Times, factor: f64) -> (f64, f64) {
         hear(&mut execution, times, factor, 250, &mut rng);
         errors.1.push((execution.mean().unwrap() / factor - 1.0).abs());
     }
-    (percentile(errors.0, 90), percentile(errors.1, 90))
+    (p90(errors.0), p90(errors.1))
 }
 
 /// How often the mean starts anew per 20,000 requests, in 50 trials.
@@ -138,7 +139,7 @@ fn a_slow_start_is_forgotten_within_forty_requests() {
             hear(&mut execution, times, 1.0, 40, &mut rng);
             means.push(execution.mean().unwrap());
         }
-        let mean = percentile(means, 90);
+        let mean = p90(means);
         assert!(mean < bound, "{times:?}, {slow} slow ones: {mean}");
     }
 }
@@ -259,7 +260,7 @@ fn a_stall_is_forgotten_within_some_hundred_requests() {
                 (0..300).for_each(|_| execution.hear(0.05 * times.draw(&mut rng), of));
                 memories.push(MEMORY * execution.variance / execution.mean.powi(2));
             }
-            let (error, memory) = (percentile(errors, 90), percentile(memories, 90));
+            let (error, memory) = (p90(errors), p90(memories));
             let case = format!("{times:?}, {late} late in {places} places, {before} before");
             assert!(error < 0.12, "{case}: an error of {error}");
             assert!(memory < 500.0, "{case}: a memory of {memory}");

@@ -11,19 +11,15 @@
 //! application receives and sends: after this filter has read the request's, and before it adds the
 //! response's.
 
-mod unreachable;
-mod unread;
-
-use crate::body::body;
 use crate::crash;
-use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
+use crate::request_headers::{body, deadline, to_be_read};
 use crate::service::{Answered, Served};
 use crate::services::Shared;
-use crate::status::Status;
+use crate::status::{Status, application_is_unreachable};
 use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why;
@@ -36,11 +32,9 @@ use bloc_policy::wire::headers::{BID, LOAD, ORCA, REJECT, WHY};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use unreachable::application_is_unreachable;
-use unread::to_be_read;
 
 /// The tick period in case this thread's message to itself, to look at a body, is lost.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
@@ -57,12 +51,13 @@ struct Request<H: Host> {
     has_filters: bool,
     /// Whether it has ended with its headers.
     ends: bool,
-    stage: Cell<Stage>,
+    stage: RefCell<Stage>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Default)]
 enum Stage {
-    /// Not handled: its headers have not come, or there are no parameters.
+    /// Not handled: its headers have not come, or there are no parameters. Or it has ended.
+    #[default]
     Untouched,
     /// In the queue. `limit`: the most bytes that may be held of a body that is not known to be
     /// small. `ends`: why it is rejected if it waits for too long.
@@ -88,32 +83,40 @@ struct Refusal {
 
 impl<H: Host> Waits for Request<H> {
     fn enter(&self, now: Timestamp) {
-        if let Stage::Waiting { admitted, .. } = self.stage.get() {
-            let inside = self.service.borrow_mut().hand_over(self.plugin, admitted, true, now);
-            self.stage.set(Stage::Inside { inside, place: true });
-        }
+        let stage = match self.stage.take() {
+            Stage::Waiting { admitted, .. } => {
+                let inside = self.service.borrow_mut().hand_over(self.plugin, admitted, true, now);
+                Stage::Inside { inside, place: true }
+            }
+            other => other,
+        };
+        self.stage.replace(stage);
     }
 
     fn may_grow(&self) -> bool {
-        matches!(self.stage.get(), Stage::Waiting { limit: Some(_), .. })
+        matches!(*self.stage.borrow(), Stage::Waiting { limit: Some(_), .. })
     }
 
     fn has_grown(&self) -> bool {
-        let Stage::Waiting { limit: Some(limit), .. } = self.stage.get() else { return false };
+        let Stage::Waiting { limit: Some(limit), .. } = *self.stage.borrow() else { return false };
         self.stream.number(Number::RequestBytes).is_some_and(|bytes| bytes > limit)
     }
 
     fn has_come(&self) -> bool {
-        let Stage::Rejected { bytes, .. } = self.stage.get() else { return false };
+        let Stage::Rejected { bytes, .. } = *self.stage.borrow() else { return false };
         self.stream.number(Number::RequestBytes).is_none_or(|come| come >= bytes)
     }
 
     fn give_up(self: Rc<Self>) {
-        if let Stage::Waiting { ends: reason, .. } = self.stage.get() {
-            let others = self.service.borrow().others();
-            self.reject(Refusal { reason, others, held: true });
-        } else if let Stage::Rejected { refusal, .. } = self.stage.get() {
-            self.answer(refusal);
+        match self.stage.take() {
+            Stage::Waiting { ends: reason, .. } => {
+                let others = self.service.borrow().others();
+                self.reject(Refusal { reason, others, held: true });
+            }
+            Stage::Rejected { refusal, .. } => self.answer(refusal),
+            other => {
+                self.stage.replace(other);
+            }
         }
     }
 }
@@ -157,7 +160,7 @@ impl<H: Host> Request<H> {
         service.latencies.arrive(now);
         let Some(places) = places.filter(|places| !service.queue.arrive(*places, now)) else {
             let inside = service.hand_over(self.plugin, admitted, false, now);
-            self.stage.set(Stage::Inside { inside, place: places.is_some() });
+            self.stage.replace(Stage::Inside { inside, place: places.is_some() });
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
         };
@@ -167,7 +170,7 @@ impl<H: Host> Request<H> {
             // inside.
             let turns = service.queue.enter_over_limit(now);
             let inside = service.hand_over(self.plugin, admitted, false, now);
-            self.stage.set(Stage::Inside { inside, place: true });
+            self.stage.replace(Stage::Inside { inside, place: true });
             hurry(vm, service.tick_period(now));
             drop(borrowed);
             turns.take(now);
@@ -175,7 +178,7 @@ impl<H: Host> Request<H> {
         }
         service.counters.count(Served::Held);
         let limit = (body == Body::Call).then_some(body_limit);
-        self.stage.set(Stage::Waiting { admitted, limit, ends });
+        self.stage.replace(Stage::Waiting { admitted, limit, ends });
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
         service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(max_hold));
         hurry(vm, service.tick_period(now));
@@ -194,7 +197,7 @@ impl<H: Host> Request<H> {
             drop(service);
             return self.answer(refusal);
         };
-        self.stage.set(Stage::Rejected { refusal, bytes });
+        self.stage.replace(Stage::Rejected { refusal, bytes });
         let held = self.vm.held.hold(&self.stream);
         let request: Rc<dyn Waits> = Rc::clone(&self) as Rc<dyn Waits>;
         service.queue.read(self.plugin, held, &request, self.vm.host.now());
@@ -204,7 +207,7 @@ impl<H: Host> Request<H> {
     /// Answers a request that was rejected and is not counted.
     fn answer(&self, Refusal { reason, others, held }: Refusal) {
         let mut service = self.service.borrow_mut();
-        self.stage.set(Stage::Replied);
+        self.stage.replace(Stage::Replied);
         let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
         let (event, details) = match reason {
             Reason::Capacity => (Served::RejectedCapacity, "bloc_capacity"),
@@ -243,9 +246,9 @@ impl<H: Host> Request<H> {
         let answered = |place| {
             let counted = || Counted::Inbound { service: Rc::clone(&self.service), plugin: self.plugin, place };
             let answer = (!ends).then(|| self.vm.streams.begin(&self.stream, counted()));
-            self.stage.set(Stage::Answered { place, answer });
+            self.stage.replace(Stage::Answered { place, answer });
         };
-        let (admitted, reads) = match self.stage.get() {
+        let (admitted, reads) = match self.stage.take() {
             Stage::Inside { inside, place } => {
                 let status = Status::read(&self.stream, ends);
                 let unsent = self.has_filters && status.is_unavailable() && application_is_unreachable(&self.stream);
@@ -260,15 +263,18 @@ impl<H: Host> Request<H> {
             Stage::Waiting { .. } => {
                 let now = self.vm.host.now();
                 let turns = self.service.borrow_mut().queue.cancel(&self.stream, now);
-                self.stage.set(Stage::Answered { place: false, answer: None });
+                self.stage.replace(Stage::Answered { place: false, answer: None });
                 turns.take(now);
                 (None, self.has_filters)
             }
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } | Stage::Replied => return None,
+            other @ (Stage::Untouched | Stage::Answered { .. } | Stage::Replied) => {
+                self.stage.replace(other);
+                return None;
+            }
             Stage::Rejected { .. } => {
                 self.service.borrow_mut().queue.stop_reading(&self.stream);
-                self.stage.set(Stage::Replied);
+                self.stage.replace(Stage::Replied);
                 return None;
             }
         };
@@ -278,7 +284,7 @@ impl<H: Host> Request<H> {
     /// The stream has ended: the request no longer counts, and its place is passed on.
     fn end(&self) {
         let now = || self.vm.host.now();
-        let (counted, place) = match self.stage.get() {
+        let (counted, place) = match self.stage.take() {
             Stage::Untouched | Stage::Replied => (false, false),
             Stage::Rejected { .. } => {
                 self.service.borrow_mut().queue.stop_reading(&self.stream);
@@ -352,7 +358,7 @@ impl<H: Host> Filter for InboundRequest<H> {
             service,
             has_filters: caller.has_filters,
             ends,
-            stage: Cell::new(Stage::Untouched),
+            stage: RefCell::default(),
         });
         let flow = request.arrive(caller.bid);
         self.request = Some(request);
