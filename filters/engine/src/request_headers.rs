@@ -15,8 +15,8 @@ pub fn body(stream: &impl Stream, ends: bool) -> Body {
     Body::of(stream.header(Map::Request, CONTENT_LENGTH), || stream.header(Map::Request, CONTENT_TYPE))
 }
 
-/// The size of the whole request in bytes, if it must be read before it is rejected. `limit`: that of
-/// its body; `ends`: whether it has ended with its headers.
+/// The size of the whole request in bytes, if it must be read before it is rejected. `limit`: that
+/// of its body; `ends`: whether it has ended with its headers.
 pub fn to_be_read<S: Stream>(stream: &S, limit: u64, ends: bool) -> Option<u64> {
     let Body::Sized(size) = body(stream, ends) else { return None };
     let is_http_1 =
