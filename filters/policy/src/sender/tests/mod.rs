@@ -467,3 +467,25 @@ fn an_error_without_a_report_comes_from_a_server_that_does_not_read_the_fleet() 
         assert_eq!(reads(&sender), then, "{answer:?}");
     }
 }
+
+#[test]
+fn a_request_without_a_list_is_retried_where_servers_are_learned_unless_the_budget_is_0() {
+    let may = |endpoints: Option<&str>, budget| {
+        let endpoints = endpoints.map(|one| vec![one.to_owned()]);
+        let spec = ServiceSpec { endpoints, retry_budget: Some(budget), ..ServiceSpec::default() };
+        Sender::new(spec.validate().unwrap(), Timestamp::ZERO).may_repeat_without_list()
+    };
+    assert_eq!(
+        [may(None, 0.2), may(None, 0.0), may(Some(FAST), 0.2), may(Some(FAST), 0.0)],
+        [true, false, false, false]
+    );
+}
+
+#[test]
+fn attempts_bid_only_with_that_routing() {
+    let bids = |routing| {
+        let spec = ServiceSpec { routing: Some(routing), ..ServiceSpec::default() };
+        Sender::new(spec.validate().unwrap(), Timestamp::ZERO).bids()
+    };
+    assert_eq!([RoutingKind::Bid, RoutingKind::Bloc, RoutingKind::Mu].map(bids), [true, false, false]);
+}
