@@ -109,6 +109,7 @@ mod tests {
         assert_eq!(late.since(early), Duration::from_nanos(7));
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!((late.nanos_since(early), early.nanos_since(late)), (7, 0));
+        assert_eq!((late.before(Duration::from_nanos(7)), early.before(Duration::MAX)), (early, Timestamp::ZERO));
         for long in [Duration::MAX, Duration::from_secs(1 << 40)] {
             assert_eq!(late.after(long), Timestamp::from_nanos(u64::MAX));
         }
