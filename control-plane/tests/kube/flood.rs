@@ -309,8 +309,8 @@ async fn answers_honest_polls_within_bounded_memory_during_a_flood() {
     );
     said("first answers to proxies never seen", &world.first);
     said("from a change at the API server to honest proxies", &world.news);
-    // Otherwise the flood was too weak to prove anything. A machine with other work manages fewer.
-    assert!(invented >= ATTACKERS * INVENTED / 2, "{invented} polls of invented proxies");
+    // Otherwise the flood was too weak to prove anything.
+    assert!(invented >= ATTACKERS * INVENTED, "{invented} polls of invented proxies");
     assert!(answered > 200 && no_room > 200, "the attackers got no further");
     assert!(made_up > 200, "the made-up versions got no further");
     assert_eq!(cluster.lists(), lists, "lists beyond those of the watches");

@@ -27,8 +27,8 @@ const SLOWER: Bound = Bound::NoWorse { times: 1.2, plus: 0.05 };
 pub const BURST: u64 = 10;
 /// Where all processes had died: how much later than in stock Envoy requests may be accepted again,
 /// in seconds. Envoys compile the module when they start. Four at once took 3 s longer on two
-/// cores, and 5.2 s while something else was compiled.
-const LATER_S: f64 = 8.0;
+/// cores.
+const LATER_S: f64 = 5.0;
 /// The effect of an unlucky moment on a percentile, as a factor and in milliseconds.
 const NOISE: Bound = Bound::NoWorse { times: 1.5, plus: 20.0 };
 

@@ -134,9 +134,9 @@ fn bounds_the_length_of_an_outage_when_no_server_is_left() {
         figures.pop().unwrap()
     };
     for claim in [Claim::NoHarm, Claim::Ours] {
-        let (stock, later) = (until(10.0, claim).value, until(17.9, claim));
+        let (stock, later) = (until(10.0, claim).value, until(14.9, claim));
         assert!(later.bound.holds(later.value, stock));
-        assert!(!later.bound.holds(until(18.1, claim).value, stock));
+        assert!(!later.bound.holds(until(15.1, claim).value, stock));
     }
     assert!(nobody(&seen(&samples)).is_none(), "a server is left");
 }
