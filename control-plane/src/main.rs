@@ -93,19 +93,21 @@ enum Command {
     },
     /// Print a JSON Schema for editors
     Schema {
-        /// The kind of file
+        /// The kind of file, or `parameters`
         #[arg(value_enum)]
         form: Form,
     },
 }
 
-/// The kinds of files for which there is a schema.
+/// What describes the files that people write.
 #[derive(Clone, Copy, ValueEnum)]
 enum Form {
     /// A services file
     Services,
     /// services.yaml in a ConfigMap
     Policy,
+    /// The parameters of a service, as a table in Markdown
+    Parameters,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -209,6 +211,7 @@ fn answer(command: Command) -> Result<()> {
         }
         Command::Schema { form: Form::Services } => print!("{}", schema::services()),
         Command::Schema { form: Form::Policy } => print!("{}", schema::policy()),
+        Command::Schema { form: Form::Parameters } => print!("{}", schema::parameters()),
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! JSON Schemas of the files that people write, for their editors.
 //!
-//! These functions generate the files in `schema/`; a test compares them. A schema checks less than
-//! the control plane: it has no ranges of durations and no format of addresses. `bloc-control-plane
-//! check` checks everything.
+//! These functions generate the files in `schema/` and a table of `docs/parameters.md`; tests
+//! compare them. A schema checks less than the control plane: it has no ranges of durations and no
+//! format of addresses. `bloc-control-plane check` checks everything.
 
 use crate::source::kubernetes::PolicySpec;
-use bloc_policy::config::ServicesSpec;
+use bloc_policy::config::{Documented, ServiceSpec, ServicesSpec};
 use schemars::JsonSchema;
 use serde_json::Value;
 
@@ -17,6 +17,15 @@ pub fn services() -> String {
 /// The schema of `services.yaml` in a ConfigMap.
 pub fn policy() -> String {
     text::<PolicySpec>("BLOC: services.yaml in a ConfigMap with the label bloc.dev/policy")
+}
+
+/// The table of a service's parameters in `docs/parameters.md`.
+pub fn parameters() -> String {
+    let mut table = "| parameter | meaning | allowed | default |\n|---|---|---|---|\n".to_owned();
+    for Documented { name, meaning, allowed, default } in ServiceSpec::documented() {
+        table += &format!("| `{name}` | {meaning} | {allowed} | {default} |\n");
+    }
+    table
 }
 
 fn text<T: JsonSchema>(title: &str) -> String {
@@ -44,8 +53,8 @@ fn unwrap(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloc_policy::config::features::table::SERVICE;
-    use bloc_policy::config::{PluginSpec, ServiceSpec};
+    use bloc_policy::config::PluginSpec;
+    use bloc_policy::config::features::SERVICE;
     use std::collections::BTreeSet;
 
     /// What release 0.1.0 knows of a service: the paths of the fields and their allowed values.
@@ -125,6 +134,14 @@ mod tests {
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&services()), parse(include_str!("../schema/services.json")), "{how}");
         assert_eq!(parse(&policy()), parse(include_str!("../schema/policy.json")), "{how}");
+    }
+
+    #[test]
+    fn the_documented_parameters_match_the_code() {
+        let page = include_str!("../../docs/parameters.md");
+        let (_, rest) = page.split_once("schema parameters` -->\n\n").unwrap();
+        let (table, _) = rest.split_once("\n<!-- parameters: end -->").unwrap();
+        assert_eq!(table, parameters(), "bloc-control-plane schema parameters writes it anew");
     }
 
     #[test]

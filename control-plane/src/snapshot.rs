@@ -4,8 +4,9 @@
 
 use crate::digest;
 use bloc_policy::config::features::Features;
+use bloc_policy::config::features::SERVICE;
 use bloc_policy::config::features::fit::{Fitted, fit, needs};
-use bloc_policy::config::features::table::{Rule, SERVICE};
+use bloc_policy::config::features::table::Rule;
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
 use bloc_policy::sync::Routes;
 use bloc_yaml as yaml;
@@ -293,13 +294,13 @@ services:
         );
         assert_eq!(
             refusal("services:\n  backend:\n    retries: three\n"),
-            "services.backend.retries: invalid type: string \"three\", expected i64 at line 3, column 14"
+            "services.backend.retries: \"three\" is not allowed; allowed: a whole number, 0 to 10 at line 3, column 14"
         );
         let unknown = refusal("services:\n  backend:\n    retrys: 3\n");
         assert!(unknown.starts_with("services.backend.retrys: unknown field `retrys`, expected one of"), "{unknown}");
         assert!(unknown.ends_with("at line 3, column 5"), "{unknown}");
         let nan = refusal("services: {backend: {headroom: .nan}}");
-        assert!(nan.starts_with("services.backend.headroom: invalid type: string \".nan\""), "{nan}");
+        assert!(nan.starts_with("services.backend.headroom: \".nan\" is not allowed; allowed: a number above 0 and at most 1"), "{nan}");
     }
 
     #[test]

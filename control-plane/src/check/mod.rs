@@ -174,6 +174,13 @@ fn within(error: ConfigError) -> ConfigError {
 /// Warnings about values that are allowed but probably a mistake.
 fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
     let mut doubts = Vec::new();
+    if let Some(routing) = spec.routing.filter(|routing| !routing.is_offered()) {
+        let name = routing.name();
+        doubts.push(format!("{path}.routing: {name} is taken as least_request; Envoy itself has {name}"));
+    }
+    if let Some(CapacitySpec::Average { .. }) = spec.capacity {
+        doubts.push(format!("{path}.capacity: average can only fall; slo follows what the server can do"));
+    }
     let without = "without `concurrency`, the number of requests that one server works on at once";
     match (spec.concurrency, spec.routing) {
         (None, Some(routing)) if routing.compares_speeds() => {
@@ -307,7 +314,7 @@ mod tests {
             refusals("services:\n  backend:\n"),
             ["services.backend: null is not allowed; allowed: a mapping, {} for the defaults at line 2, column 3"]
         );
-        let duration = "services.a.resetInterval: invalid type: integer `200`, expected a string with its unit, such as 200ms, at line 3, column 20";
+        let duration = "services.a.resetInterval: 200 is not allowed; allowed: a duration with its unit (such as 250ms), 1ms to 1h at line 3, column 20";
         assert_eq!(refusals("services:\n  a:\n    resetInterval: 200\n"), [duration]);
         assert_eq!(
             refusals(&map("shop", "\n      a:\n        resetInterval: 200")),

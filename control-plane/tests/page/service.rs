@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 const SERVICES: &str =
-    "services: {shop: {routing: bid, concurrency: 4, capacity: {estimator: static, limit: 10}}, calm: {}, quiet: {}}";
+    "services: {shop: {routing: bid, concurrency: 4, hold: true, capacity: {estimator: static, limit: 10}}, calm: {}, quiet: {}}";
 
 fn load(service: &str, rejected_capacity: u64) -> Load {
     let events = ServiceEvents {

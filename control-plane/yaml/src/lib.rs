@@ -51,18 +51,8 @@ pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigEr
             let allowed = format!("a mapping, {{}} for the defaults{place}");
             return ConfigError::out_of_range(name, "null", allowed);
         }
-        let hint = number_for_text(&reason).filter(|_| !name.contains("endpoints"));
-        let hint = hint.map(|number| format!(" with its unit, such as {number}ms,")).unwrap_or_default();
-        ConfigError::malformed(name, format!("{reason}{hint}{place}"))
+        ConfigError::malformed(name, format!("{reason}{place}"))
     })
-}
-
-/// The number that was found where text is expected. All such text except for endpoints is
-/// durations.
-fn number_for_text(reason: &str) -> Option<&str> {
-    let (kind, rest) = reason.strip_prefix("invalid type: ")?.split_once(" `")?;
-    let (number, rest) = rest.split_once('`')?;
-    (matches!(kind, "integer" | "floating point") && rest.ends_with("expected a string")).then_some(number)
 }
 
 /// Parses several documents as plain values, without the empty ones.

@@ -144,7 +144,7 @@ impl<H: Host> Request<H> {
         let verdict = server.arrive(others, bid, deadline, &service.threads, now);
         let (places, capacity) = (server.places(), server.capacity());
         let (max_hold, ends) = server.max_hold(bid, deadline);
-        let body_limit = server.parameters().body_limit();
+        let body_limit = u64::from(server.parameters().body_limit());
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
         let admitted = match verdict {
@@ -192,7 +192,7 @@ impl<H: Host> Request<H> {
         service.add(-1);
         let server = service.servers.get(self.plugin);
         let Some(bytes) =
-            server.and_then(|server| to_be_read(&self.stream, server.parameters().body_limit(), self.ends))
+            server.and_then(|server| to_be_read(&self.stream, server.parameters().body_limit().into(), self.ends))
         else {
             drop(service);
             return self.answer(refusal);

@@ -20,7 +20,7 @@ use crate::request_headers::body;
 use crate::requests::{Begun, Course, End};
 use crate::vm::Vm;
 use crate::why;
-use bloc_policy::config::RouteRetries;
+use bloc_policy::config::ServiceParameters;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::decimal::write_integer;
 use bloc_policy::wire::endpoints::{self, RequestKey};
@@ -115,11 +115,10 @@ impl<H: Host> Filter for OutboundRequest<H> {
         }
         // Envoy could not retry a request with a larger body.
         let sender = &cluster.sender;
-        let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
+        let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit().into());
         let ours = sender.retries(0, bids).left();
         let retries = if ours > 0 {
-            let own =
-                requested_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters().route_retries()));
+            let own = requested_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters()));
             sender.retries(own, bids)
         } else {
             // Envoy counts the retries, as without the filters.
@@ -214,9 +213,9 @@ fn tidy_header_names(stream: &impl Stream) -> bool {
 }
 
 /// How many retries the route allows.
-fn route_retries(stream: &impl Stream, retries: &RouteRetries) -> u32 {
-    let path = if retries.has_named() { stream.text(Text::IstioRoute) } else { None };
-    path.map_or(retries.default(), |path| retries.of(path.as_ref()))
+fn route_retries(stream: &impl Stream, parameters: &ServiceParameters) -> u32 {
+    let path = if parameters.has_named_retries() { stream.text(Text::IstioRoute) } else { None };
+    path.map_or(parameters.route_retries(), |path| parameters.retries_of(path.as_ref()))
 }
 
 /// Asks Envoy's router to retry rejections, too, with at most `most` retries in all.

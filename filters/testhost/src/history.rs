@@ -66,6 +66,7 @@ impl Terms {
         json!({
             "capacity": {"estimator": "static", "limit": self.capacity},
             "concurrency": self.concurrency,
+            "hold": true,
             "maxQueueWait": format!("{}ms", self.max_queue_wait.as_millis()),
             "retries": self.retries,
             // So the filter asks for exactly `retries`.

@@ -187,7 +187,7 @@ impl Policy for Compared {
     }
 
     fn server(&self) -> Box<dyn ServerModel> {
-        let headroom = self.parameters.headroom();
+        let headroom = Ratio::within(self.parameters.headroom());
         let model: Box<dyn ServerModel> = match self.source {
             Source::Static | Source::Average | Source::Slo | Source::SloMargin | Source::SloUntold => {
                 Box::new(Inbound::new(&self.parameters))

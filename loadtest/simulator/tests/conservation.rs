@@ -119,13 +119,13 @@ fn busy(service: &str, hand_over_ms: u64) -> f64 {
 #[test]
 fn a_held_queue_leaves_a_place_empty_until_the_sidecar_fills_it_again() {
     assert_eq!(busy(r#"{"concurrency":2,"hold":false}"#, 3), 200.0, "the application has its own queue");
-    let held = busy(r#"{"concurrency":2}"#, 0);
+    let held = busy(r#"{"concurrency":2,"hold":true}"#, 0);
     assert!((held - 2.0 / 0.012).abs() < 0.1, "the sidecar sees the answer 2 ms later: {held}");
-    let slower = busy(r#"{"concurrency":2}"#, 3);
+    let slower = busy(r#"{"concurrency":2,"hold":true}"#, 3);
     assert!((slower - 2.0 / 0.015).abs() < 0.1, "and hands the next over 3 ms after that: {slower}");
-    let fewer = busy(r#"{"concurrency":1}"#, 0);
+    let fewer = busy(r#"{"concurrency":1,"hold":true}"#, 0);
     assert!((fewer - 1.0 / 0.012).abs() < 0.1, "one at a time: {fewer}");
-    assert!((busy(r#"{"concurrency":9}"#, 0) - 200.0).abs() < 0.1, "the application has two places, and queues");
+    assert!((busy(r#"{"concurrency":9,"hold":true}"#, 0) - 200.0).abs() < 0.1, "the application has two places, and queues");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_server_that_dies_with_held_requests_loses_them_and_serves_again() {
             service_time: "fixed:10ms".parse().unwrap(),
             hand_over: Duration::from_millis(50),
             incidents: vec![incident.parse().unwrap()],
-            service: serde_json::from_str(r#"{"concurrency":1}"#).unwrap(),
+            service: serde_json::from_str(r#"{"concurrency":1,"hold":true}"#).unwrap(),
             ..case(PolicyKind::Bid, 100)
         };
         let outcome = run(&scenario);

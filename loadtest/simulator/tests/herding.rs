@@ -91,6 +91,7 @@ fn join(gateways: u32, seed: u64) -> Seen {
     };
     scenario.service.capacity = None;
     scenario.service.concurrency = Some(1);
+    scenario.service.hold = Some(true);
     scenario.service.reset_interval = Some("200ms".into());
     let watched = Watched {
         mu: Mesh::new("mu", &scenario).unwrap(),

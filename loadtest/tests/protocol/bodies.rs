@@ -77,7 +77,7 @@ async fn a_bounced_http_1_request_keeps_its_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_or_bounces_a_body_beyond_envoys_buffer_without_a_413() {
     let place = Place::new();
-    let spec = json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 2}});
+    let spec = json!({"concurrency": 1, "hold": true, "capacity": {"estimator": "static", "limit": 2}});
     let pod = pod_with(&place, &spec, |listener| {
         listener["per_connection_buffer_limit_bytes"] = json!(32 * KIB);
     })

@@ -27,7 +27,7 @@ async fn pod(place: &Place, spec: Value) -> Pod {
 #[tokio::test(flavor = "multi_thread")]
 async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
     let place = Place::new();
-    let pod = pod(&place, json!({"concurrency": 3})).await;
+    let pod = pod(&place, json!({"concurrency": 3, "hold": true})).await;
     let to = pod.address;
     let mut random = fastrand::Rng::with_seed(42);
     let mut requests = tokio::task::JoinSet::new();
@@ -97,7 +97,7 @@ async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
 #[tokio::test(flavor = "multi_thread")]
 async fn serves_held_requests_first_come_first_served_with_intact_bodies() {
     let place = Place::new();
-    let pod = pod(&place, json!({"concurrency": 1})).await;
+    let pod = pod(&place, json!({"concurrency": 1, "hold": true})).await;
     let to = pod.address;
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;
@@ -123,7 +123,7 @@ async fn serves_held_requests_first_come_first_served_with_intact_bodies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
     let place = Place::new();
-    let pod = pod(&place, json!({"concurrency": 1, "maxQueueWait": "300ms"})).await;
+    let pod = pod(&place, json!({"concurrency": 1, "hold": true, "maxQueueWait": "300ms"})).await;
     let to = pod.address;
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;

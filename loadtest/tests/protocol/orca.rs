@@ -9,7 +9,7 @@ const ORCA: &str = "endpoint-load-metrics";
 
 /// A pod whose application works on `concurrency` requests at once; the sidecar reports ORCA.
 async fn pod(place: &Place, name: &str, concurrency: u32) -> Pod {
-    let spec = json!({"concurrency": concurrency, "orca": true});
+    let spec = json!({"concurrency": concurrency, "hold": true, "orca": true});
     Pod::start(place, name, json!({"service": SERVICE, "services": {SERVICE: spec}})).await
 }
 

@@ -17,7 +17,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(40);
 
 /// A pod with two workers whose application works on one request at a time.
 async fn pod(place: &Place) -> Pod {
-    Pod::balanced(place, "pod", json!({"concurrency": 1}), 2, |_| ()).await
+    Pod::balanced(place, "pod", json!({"concurrency": 1, "hold": true}), 2, |_| ()).await
 }
 
 /// The results of the requests.

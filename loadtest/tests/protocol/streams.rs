@@ -122,7 +122,7 @@ async fn server(place: &Place, name: &str, app: &Echo, spec: &Value) -> (Envoy, 
 async fn a_server_counts_a_stream_only_while_it_carries_messages() {
     let place = Place::new();
     let app = Echo::start().await;
-    let (sidecar, to) = server(&place, "pod", &app, &json!({"concurrency": STREAMS})).await;
+    let (sidecar, to) = server(&place, "pod", &app, &json!({"concurrency": STREAMS, "hold": true})).await;
     let gauge = async |name: &str| metric(&sidecar, "inbound", name).await;
     let mut streams = open(to).await;
     assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok", "it waits for a slot, and gets one");

@@ -76,7 +76,7 @@ impl Protection {
             spec["spare"] = json!(true);
         }
         if self == Self::Bids {
-            (spec["routing"], spec["concurrency"]) = (json!("bid"), json!(2));
+            (spec["routing"], spec["concurrency"], spec["hold"]) = (json!("bid"), json!(2), json!(true));
         }
         spec
     }

@@ -77,7 +77,7 @@ async fn open(to: SocketAddr, path: &str, extra: &str) -> BufReader<TcpStream> {
 async fn event_streams_and_websockets_count_only_while_they_carry_data() {
     let place = Place::new();
     let (app, announce) = application().await;
-    let spec = json!({"concurrency": STREAMS + 1, "streamIdle": "200ms"});
+    let spec = json!({"concurrency": STREAMS + 1, "hold": true, "streamIdle": "200ms"});
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
     let mut bootstrap = inbound(&place, app, &configuration, None);
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];

@@ -237,7 +237,7 @@ impl<H: Host> Attempt<H> {
         let cluster = self.vm.cluster_of(None, &self.stream)?;
         let turn = {
             let sender = &cluster.borrow().sender;
-            let bids = sender.bids() && !body(&self.stream, ends).exceeds(sender.parameters().body_limit());
+            let bids = sender.bids() && !body(&self.stream, ends).exceeds(sender.parameters().body_limit().into());
             bids.then(|| attempt_number(&self.stream)).flatten().map(|number| sender.turn(number))
         };
         let now = self.vm.host.now();

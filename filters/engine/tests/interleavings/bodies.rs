@@ -10,7 +10,7 @@ const CALL: &[(&str, &str)] = &[("content-type", "application/grpc")];
 const UPLOAD: &[(&str, &str)] = &[("content-length", "100")];
 /// One request at a time, without a queue.
 const FULL: &str = r#""capacity":{"estimator":"static","limit":1}"#;
-const HOLDS: &str = r#""concurrency":1,"maxQueueWait":"60s""#;
+const HOLDS: &str = r#""concurrency":1,"hold":true,"maxQueueWait":"60s""#;
 
 fn has_come(request: &Request, bytes: u64) {
     request.stream.0.bytes.set(bytes);

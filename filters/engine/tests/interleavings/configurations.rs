@@ -9,7 +9,7 @@ use std::time::Duration;
 
 fn inbound(capacity: u32, concurrency: u32) -> String {
     let capacity = format!(r#"{{"estimator":"static","limit":{capacity}}}"#);
-    format!(r#"{{"service":"s","services":{{"s":{{"capacity":{capacity},"concurrency":{concurrency}}}}}}}"#)
+    format!(r#"{{"service":"s","services":{{"s":{{"capacity":{capacity},"concurrency":{concurrency},"hold":true}}}}}}"#)
 }
 
 const ASKS_A: &str = r#"{"controlPlane":{"cluster":"a"}}"#;
@@ -101,7 +101,7 @@ fn releases_held_requests_when_their_control_plane_is_removed() {
     let asks = thread.plug(2, "bloc.outbound", ASKS_A);
     let mut brought = Follower::new(77);
     brought.follow("a");
-    let body = br#"{"version":"1","services":{"s":{"concurrency":1}}}"#;
+    let body = br#"{"version":"1","services":{"s":{"concurrency":1,"hold":true}}}"#;
     brought.answered(&thread.host, Stamp::default(), body).expect("a state");
     thread.tick(&mut carrier);
     let (_inside, (held, _filter)) = (arrived(&carrier), arrived(&carrier));

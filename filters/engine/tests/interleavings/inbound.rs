@@ -92,7 +92,7 @@ impl Request {
 
 #[test]
 fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
-    let server = Server::new(r#""concurrency":1"#);
+    let server = Server::new(r#""concurrency":1,"hold":true"#);
     let inside = server.comes(&[]);
     let mut held = server.comes(&[SPEAKS]);
     drop(inside);
@@ -106,7 +106,7 @@ fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
 /// Without this sign of life the other threads would give its place away.
 #[test]
 fn a_thread_ticks_four_times_a_second_while_a_request_has_a_place() {
-    let mut server = Server::new(r#""concurrency":1"#);
+    let mut server = Server::new(r#""concurrency":1,"hold":true"#);
     server.ticks(3);
     assert_eq!(server.period(), SECOND * 5);
     let inside = server.comes(&[]);
@@ -119,7 +119,7 @@ fn a_thread_ticks_four_times_a_second_while_a_request_has_a_place() {
 #[test]
 fn a_held_request_that_is_late_soon_makes_the_thread_tick_every_50_ms() {
     for (wait, period) in [("301ms", SECOND / 4), ("300ms", SECOND / 20)] {
-        let server = Server::new(&format!(r#""concurrency":1,"maxQueueWait":"{wait}""#));
+        let server = Server::new(&format!(r#""concurrency":1,"hold":true,"maxQueueWait":"{wait}""#));
         let _requests = [server.comes(&[]), server.comes(&[])];
         assert_eq!(server.period(), period, "{wait}");
     }
@@ -127,7 +127,7 @@ fn a_held_request_that_is_late_soon_makes_the_thread_tick_every_50_ms() {
 
 #[test]
 fn a_service_without_a_limit_writes_nothing_of_places() {
-    for (spec, writes) in [("", false), (r#""concurrency":1"#, true)] {
+    for (spec, writes) in [("", false), (r#""concurrency":1,"hold":true"#, true)] {
         let mut server = Server::new(spec);
         let _inside = server.comes(&[]);
         server.ticks(3);
@@ -179,7 +179,7 @@ fn a_departure_is_confident_if_requests_were_waiting_in_the_application() {
 
 #[test]
 fn a_panic_answers_the_requests_that_are_held_and_no_others() {
-    let server = Server::new(r#""concurrency":1"#);
+    let server = Server::new(r#""concurrency":1,"hold":true"#);
     let inside = server.comes(&[]);
     let [first, second] = [server.comes(&[]), server.comes(&[])];
     drop(inside);
@@ -193,7 +193,7 @@ fn a_panic_answers_the_requests_that_are_held_and_no_others() {
 #[test]
 fn a_timeout_of_zero_is_no_deadline() {
     for (timeout, status) in [("0", None), ("100", Some(429))] {
-        let mut server = Server::new(r#""concurrency":1,"maxQueueWait":"10s""#);
+        let mut server = Server::new(r#""concurrency":1,"hold":true,"maxQueueWait":"10s""#);
         let _inside = server.comes(&[]);
         let held = server.comes(&[(TIMEOUT, timeout)]);
         server.ticks(1);

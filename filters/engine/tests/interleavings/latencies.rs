@@ -48,7 +48,7 @@ fn times(times: &[u64]) -> Histogram {
 impl Sidecar {
     fn of(process: &Rc<Process>) -> Self {
         let thread = Thread::of(process);
-        let services = r#"{"s":{"concurrency":1,"capacity":{"estimator":"static","limit":2}},"backend":{"retries":1,"routeRetries":1,"retryBudget":1}}"#;
+        let services = r#"{"s":{"concurrency":1,"hold":true,"capacity":{"estimator":"static","limit":2}},"backend":{"retries":1,"routeRetries":1,"retryBudget":1}}"#;
         let control_plane = r#"{"cluster":"a","wait":"30s"}"#;
         let configuration = format!(r#"{{"service":"s","services":{services},"controlPlane":{control_plane}}}"#);
         let inbound = thread.plug(1, "bloc.inbound", &configuration);

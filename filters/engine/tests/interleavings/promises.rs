@@ -5,7 +5,7 @@ use crate::inbound::{ANSWER, Request, Server};
 use crate::thread::{SECOND, Thread};
 use std::time::Duration;
 
-const HOLDS: &str = r#""concurrency":1,"maxQueueWait":"10s""#;
+const HOLDS: &str = r#""concurrency":1,"hold":true,"maxQueueWait":"10s""#;
 /// It is held for 600 ms.
 const BIDS: (&str, &str) = ("x-bloc-bid", "300;exec=50");
 const UPLOAD: (&str, &str) = ("content-length", "100");
@@ -49,7 +49,7 @@ fn a_request_whose_deadline_comes_first_is_rejected_for_that() {
 
 #[test]
 fn a_bounce_on_arrival_does_not_say_that_the_request_was_held() {
-    let server = Server::new(r#""concurrency":1"#);
+    let server = Server::new(r#""concurrency":1,"hold":true"#);
     let mut first = server.comes(&[]);
     server.thread.process.advance(SECOND / 10);
     first.answered(&ANSWER, true);
@@ -104,7 +104,7 @@ fn the_next_in_the_queue_gets_the_place_that_a_bounced_request_does_not_take() {
 #[test]
 fn a_trial_ends_when_its_own_request_is_reset_and_not_when_another_one_is() {
     const SLOW: &[(&str, &str)] = &[("x-bloc-bid", "60;exec=50")];
-    let server = Server::new(r#""concurrency":2"#);
+    let server = Server::new(r#""concurrency":2,"hold":true"#);
     for _ in 0..200 {
         let mut request = server.comes(&[]);
         server.thread.process.advance(SECOND / 10);

@@ -81,7 +81,7 @@ fn a_poll_reports_the_load_and_the_events_of_the_service() {
 
 #[test]
 fn a_poll_reports_the_measured_rate_in_requests_a_second() {
-    let mut sidecar = Sidecar::new(r#""concurrency":1"#);
+    let mut sidecar = Sidecar::new(r#""concurrency":1,"hold":true"#);
     for _ in 0..300 {
         sidecar.serve(SECOND / 10);
     }

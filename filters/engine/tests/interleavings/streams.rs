@@ -48,7 +48,7 @@ fn a_thread_with_many_open_answers_looks_less_often() {
 
 #[test]
 fn an_idle_stream_gives_its_place_back_once() {
-    let mut server = Server::new(r#""concurrency":1,"streamIdle":"1s","maxQueueWait":"60s""#);
+    let mut server = Server::new(r#""concurrency":1,"hold":true,"streamIdle":"1s","maxQueueWait":"60s""#);
     let stream = begun(&server);
     let [first, second] = [server.comes(&[]), server.comes(&[])];
     server.ticks(6);
@@ -65,7 +65,7 @@ fn an_idle_stream_gives_its_place_back_once() {
 
 #[test]
 fn an_idle_stream_that_carries_bytes_again_counts_again() {
-    let mut server = Server::new(r#""concurrency":1,"streamIdle":"1s","maxQueueWait":"60s""#);
+    let mut server = Server::new(r#""concurrency":1,"hold":true,"streamIdle":"1s","maxQueueWait":"60s""#);
     let stream = begun(&server);
     server.ticks(5);
     assert_eq!(server.thread.metric("in_flight"), Some(0));

@@ -10,7 +10,7 @@ use std::fmt::{Display, Formatter, Write};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The value was read, but lies outside its range.
-    #[error("{}: {} is not allowed; allowed: {allowed}", Shown(path), Shown(value))]
+    #[error("{}: {} is not allowed; allowed: {allowed}", text(path), value(value))]
     OutOfRange {
         /// Where the value is, such as `services.backend.retries`.
         path: String,
@@ -20,7 +20,7 @@ pub enum ConfigError {
         allowed: String,
     },
     /// The text does not fit the schema (a wrong type, an unknown field, broken syntax).
-    #[error("{}: {}", Shown(path), Shown(reason))]
+    #[error("{}: {}", text(path), text(reason))]
     Malformed {
         /// Where reading stopped, such as `services.backend.capacity`.
         path: String,
@@ -29,23 +29,33 @@ pub enum ConfigError {
     },
 }
 
-/// Text of whoever wrote the configuration, as it fits a line of a log.
-struct Shown<'a>(&'a str);
+/// Text of whoever wrote the configuration, as it fits a line of a log. What is longer than `most`
+/// characters keeps `end` of them at either end.
+pub(super) struct Shown<'a> {
+    text: &'a str,
+    most: usize,
+    end: usize,
+}
 
-/// The longest such text, in characters. A longer one loses its middle.
-const MOST: usize = 1_000;
-/// What is left of it at either end.
-const END: usize = 200;
+fn text(text: &str) -> Shown<'_> {
+    Shown { text, most: 1_000, end: 200 }
+}
+
+/// A value: 60 characters say which one it is.
+pub(super) fn value(text: &str) -> Shown<'_> {
+    Shown { text, most: 60, end: 29 }
+}
 
 impl Display for Shown<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        let length = self.0.chars().count();
-        for (nth, character) in self.0.chars().enumerate() {
-            if length > MOST && nth == END {
+        let Self { text, most, end } = *self;
+        let length = text.chars().count();
+        for (nth, character) in text.chars().enumerate() {
+            if length > most && nth == end {
                 formatter.write_str("…")?;
             }
             match character {
-                _ if length > MOST && (END..length - END).contains(&nth) => {}
+                _ if length > most && (end..length - end).contains(&nth) => {}
                 '\n' => formatter.write_str("\\n")?,
                 _ if character.is_control() => formatter.write_char('?')?,
                 _ => formatter.write_char(character)?,
@@ -118,7 +128,7 @@ mod tests {
         assert_eq!(of(&long, "r"), format!("{a}…{e}: r"));
         assert_eq!(
             ConfigError::out_of_range(long.clone(), long, "7").to_string(),
-            format!("{a}…{e}: {a}…{e} is not allowed; allowed: 7")
+            format!("{a}…{e}: {}…{} is not allowed; allowed: 7", "a".repeat(29), "é".repeat(29))
         );
     }
 }

@@ -14,14 +14,15 @@
 pub mod cluster_name;
 pub(crate) mod error;
 pub mod features;
+mod kinds;
 mod plugin;
-mod ranges;
-mod route_retries;
 pub(crate) mod routing;
+mod seen;
 mod service;
 
 pub use error::ConfigError;
 pub use plugin::{ControlPlane, ControlPlaneSpec, PluginConfig, PluginSpec};
-pub use route_retries::RouteRetries;
 pub use routing::RoutingKind;
+#[cfg(feature = "schema")]
+pub use service::Documented;
 pub use service::{CapacityParameters, CapacitySpec, ServiceParameters, ServiceSpec, Services, ServicesSpec};

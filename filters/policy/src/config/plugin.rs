@@ -1,9 +1,9 @@
 //! The plugin configuration of the filters: the JSON in Envoy's `configuration` field.
 
 use super::error::ConfigError;
-use super::ranges::duration;
+use super::kinds::{Kind, Time};
 use super::service::{ServiceSpec, Services, ServicesSpec};
-use crate::config::features::{self, Feature};
+use crate::config::features::Features;
 use crate::units::inserted::once;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -61,10 +61,10 @@ pub struct ControlPlane {
 
 impl PluginSpec {
     /// The same with what is [for](Self::with) the features of this module.
-    fn with_features(mut self, features: &[Feature]) -> Result<Self, ConfigError> {
+    fn with_features(mut self, features: &Features) -> Result<Self, ConfigError> {
         for (name, json) in std::mem::take(&mut self.with) {
             let path = format!("with.{name}");
-            if !features.contains(&&*name) {
+            if !features.has(&name) {
                 continue;
             }
             let over: Self = ConfigError::read_json(json.get().as_bytes()).map_err(|error| error.under(&path))?;
@@ -88,13 +88,13 @@ impl PluginConfig {
     /// # Errors
     /// The first value that cannot be used.
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
-        Self::read(json, features::ALL)
+        Self::read(json, &Features::own())
     }
 
-    fn read(json: &[u8], features: &[Feature]) -> Result<Self, ConfigError> {
+    fn read(json: &[u8], features: &Features) -> Result<Self, ConfigError> {
         let spec: PluginSpec =
             if json.trim_ascii().is_empty() { PluginSpec::default() } else { ConfigError::read_json(json)? };
-        let passed_over = spec.with.keys().filter(|name| !features.contains(&name.as_str())).cloned().collect();
+        let passed_over = spec.with.keys().filter(|name| !features.has(name)).cloned().collect();
         let spec = spec.with_features(features)?;
         let services = ServicesSpec { services: spec.services }.validate()?;
         if let Some(service) = spec.service.as_deref().filter(|name| name.is_empty()) {
@@ -138,6 +138,9 @@ impl ControlPlane {
     }
 }
 
+const WAIT: Time =
+    Time { default: Duration::from_secs(30), least: Duration::from_secs(1), most: Duration::from_secs(60) };
+
 impl TryFrom<ControlPlaneSpec> for ControlPlane {
     type Error = ConfigError;
 
@@ -149,9 +152,7 @@ impl TryFrom<ControlPlaneSpec> for ControlPlane {
                 "the name of an Envoy cluster",
             ));
         }
-        let (default, least, most) = (Duration::from_secs(30), Duration::from_secs(1), Duration::from_secs(60));
-        let wait = duration("controlPlane.wait", spec.wait.as_deref(), default, least, most)?;
-        Ok(Self { cluster: spec.cluster, wait })
+        Ok(Self { cluster: spec.cluster, wait: WAIT.checked("controlPlane.wait", spec.wait.as_ref())? })
     }
 }
 
@@ -181,19 +182,19 @@ mod tests {
             "spare":{"services":{"a":{"retries":5},"b":{}},"controlPlane":{"cluster":"cp"}},
             "later":{"service":"z","services":{"a":{"retries":"many"}},"no":{"such":["field"]}}
         }}"#;
-        let config = PluginConfig::read(json, &["spare"]).unwrap();
+        let config = PluginConfig::read(json, &Features::from_iter(["spare"])).unwrap();
         assert_eq!(config.passed_over(), ["later"]);
         assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("a"), Some("cp")));
         assert_eq!(config.services().keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((config.services()["a"].retries(), config.services()["a"].orca()), (5, true));
         let json = br#"{"service":"a","controlPlane":{"cluster":"cp"},"with":{"spare":{"service":"b"}}}"#;
-        let config = PluginConfig::read(json, &["spare"]).unwrap();
+        let config = PluginConfig::read(json, &Features::from_iter(["spare"])).unwrap();
         assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("b"), Some("cp")));
     }
 
     #[test]
     fn rejects_invalid_input_and_names_its_path() {
-        let refusal = |json: &[u8]| PluginConfig::read(json, &["spare"]).unwrap_err().to_string();
+        let refusal = |json: &[u8]| PluginConfig::read(json, &Features::from_iter(["spare"])).unwrap_err().to_string();
         assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed; allowed: the name of a service");
         assert!(
             refusal(br#"{"controlPlane":{"cluster":"cp","wait":"61s"}}"#)

@@ -25,7 +25,7 @@ fn router(kind: RoutingKind) -> Router {
 /// For a service with this reset interval.
 pub(super) fn parameters(kind: RoutingKind, reset_interval: &str) -> ServiceParameters {
     let (routing, reset_interval) = (Some(kind), Some(reset_interval.to_owned()));
-    ServiceSpec { routing, reset_interval, ..ServiceSpec::default() }.validate().unwrap()
+    ServiceSpec { routing, reset_interval, ..ServiceSpec::default() }.validate().unwrap().with_baseline(kind)
 }
 
 proptest! {

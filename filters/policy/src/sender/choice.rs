@@ -22,7 +22,7 @@ impl Sender {
             return &self.list;
         }
         self.budget.request();
-        let own = self.parameters.route_retries().default().min(MOST_LISTED);
+        let own = self.parameters.route_retries().min(MOST_LISTED);
         let length = self.retries(0, true).left().max(own) as usize + 1;
         self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         self.doubts.check_speed(&self.endpoints, &mut self.list, rng);

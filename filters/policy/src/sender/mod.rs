@@ -27,7 +27,7 @@ use crate::sender::discovery::Discovery;
 use crate::sender::doubt::Doubts;
 use crate::sender::retries::Retries;
 use crate::sender::retry_budget::RetryBudget;
-use crate::units::Timestamp;
+use crate::units::{Ratio, Timestamp};
 use crate::wire::bid::Bid;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Sender {
             router: Router::new(&parameters),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
-            budget: RetryBudget::new(parameters.retry_budget()),
+            budget: RetryBudget::new(Ratio::within(parameters.retry_budget())),
             list: Vec::new(),
             doubts: Doubts::default(),
             parameters,
@@ -78,7 +78,7 @@ impl Sender {
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         self.router.configure(&parameters);
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
-        self.budget.configure(parameters.retry_budget());
+        self.budget.configure(Ratio::within(parameters.retry_budget()));
         self.parameters = parameters;
         self.set_endpoints(now);
     }
@@ -137,7 +137,7 @@ impl Sender {
     /// Whether a request without a list may always be retried: it explores. Only a budget of 0
     /// holds for it, too.
     pub fn may_repeat_without_list(&self) -> bool {
-        self.learns() && self.parameters.retry_budget().get() > 0.0
+        self.learns() && self.parameters.retry_budget() > 0.0
     }
 
     /// The same as [`may_repeat`](Self::may_repeat), with at least half of the burst left.

@@ -12,7 +12,7 @@
 
 use super::Server;
 use super::admission::Admission;
-use crate::units::{Concurrency, Timestamp};
+use crate::units::{Concurrency, Ratio, Timestamp};
 use crate::wire::bid::Bid;
 use crate::wire::reason::Reason;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Server {
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
-        let admitted = Admission::new(self.capacity(), self.parameters.headroom()).admits(others);
+        let admitted = Admission::new(self.capacity(), Ratio::within(self.parameters.headroom())).admits(others);
         self.capacity.observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), now);
         if !admitted {
             return Err(Reason::Capacity);

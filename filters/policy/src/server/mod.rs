@@ -51,7 +51,7 @@ use crate::server::places::Places;
 use crate::server::service_rate::ServiceRate;
 use crate::server::work::Work;
 use crate::units::rng::Rng;
-use crate::units::{Concurrency, Timestamp};
+use crate::units::{Concurrency, Ratio, Timestamp};
 use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
@@ -127,12 +127,12 @@ impl Server {
 
     /// Requests that the application works on at once, if that is known.
     pub fn concurrency(&self) -> Option<Concurrency> {
-        self.parameters.concurrency()
+        self.parameters.concurrency().map(Concurrency::new)
     }
 
     /// How many requests the application may have at once; none: nothing is held.
     pub fn places(&self) -> Option<Concurrency> {
-        self.parameters.concurrency().filter(|_| self.parameters.hold())
+        self.concurrency().filter(|_| self.parameters.hold())
     }
 
     /// How long a request with this `bid` and `deadline` may be held, and why it is rejected then.
@@ -152,7 +152,7 @@ impl Server {
 
     /// The report for an answer while `others` are in the server besides the answered request.
     pub fn report(&self, others: Concurrency, rng: &mut impl Rng) -> LoadReport {
-        let chip = Admission::new(self.capacity(), self.parameters.headroom()).grants_chip(others, rng);
+        let chip = Admission::new(self.capacity(), Ratio::within(self.parameters.headroom())).grants_chip(others, rng);
         LoadReport { chip, ..self.bare_report(others) }
     }
 

@@ -33,10 +33,10 @@ fn route_retries_apply_where_the_service_sets_none() {
     let State { version, services, unread } = State::read(body.as_bytes()).unwrap();
     assert_eq!((&*version, unread.len()), ("1", 0));
     assert_eq!(services.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-    let of = |name: &str, path: &str| services[name].route_retries().of(path.as_bytes());
+    let of = |name: &str, path: &str| services[name].retries_of(path.as_bytes());
     let [v, w] = ["v", "w"].map(|name| format!("/apis/x/namespaces/shop/virtual-service/{name}"));
     assert_eq!([of("a", &v), of("a", &w), of("b", &v), of("b", &w), of("c", &v)], [3, 2, 1, 4, 1]);
-    assert_eq!(services["b"].route_retries().default(), 5);
+    assert_eq!(services["b"].route_retries(), 5);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_service_that_cannot_be_read_is_left_out_and_the_others_stay() {
         ("field", "services.field.later: unknown field `later`"),
         ("range", "services.range.retries: 11 is not allowed; allowed: 0 to 10"),
         ("type", "services.type: invalid type: integer `7`"),
-        ("value", "services.value.routing: unknown variant `later`"),
+        ("value", "services.value.routing: \"later\" is not allowed"),
     ];
     assert_eq!(why.len(), expected.len(), "{why:?}");
     for ((name, why), (of, begin)) in why.into_iter().zip(expected) {

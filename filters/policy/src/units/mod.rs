@@ -92,6 +92,11 @@ impl Ratio {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
+    /// The nearest ratio; of NaN, 0.
+    pub fn within(value: f64) -> Self {
+        Self(value.max(0.0).min(1.0))
+    }
+
     /// The value, 0 to 1.
     pub const fn get(self) -> f64 {
         self.0

@@ -144,7 +144,7 @@ fn rejects_at_once_where_waiting_for_the_body_gains_nothing() {
 #[test]
 fn a_request_with_a_large_body_is_not_held_but_counted() {
     let process = process(5);
-    let root = inbound(&process, &json!({"concurrency": 1}));
+    let root = inbound(&process, &json!({"concurrency": 1, "hold": true}));
     let inside = admitted(&root);
     let (small, flow) = sized(&root, "HTTP/2", 10);
     assert!(matches!(flow, Flow::Pause), "{flow:?}");
@@ -170,7 +170,7 @@ fn inside_counts(process: &Process, count: u64) {
 #[test]
 fn admits_a_held_call_when_its_body_exceeds_the_limit() {
     let process = process(6);
-    let root = inbound(&process, &json!({"concurrency": 1}));
+    let root = inbound(&process, &json!({"concurrency": 1, "hold": true}));
     let inside = admitted(&root);
     let [mut one, mut two, three] = [0, 1, 2].map(|_| {
         let (stream, flow) = post(&root, "HTTP/2", &[("content-type", "application/grpc")]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(250);
 
 fn workers(process: &Process) -> [Root; 2] {
-    [0, 1].map(|_| inbound(process, &json!({"concurrency": 1})))
+    [0, 1].map(|_| inbound(process, &json!({"concurrency": 1, "hold": true})))
 }
 
 fn held(root: &Root, extra: &[(&str, &str)]) -> Stream {

@@ -75,7 +75,7 @@ fn many_slow_bodies_are_not_all_rechecked_for_each_message() {
 #[test]
 fn a_slow_body_does_not_cause_constant_checks_of_held_calls() {
     let process = process(5);
-    let root = inbound(&process, &json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 201}}));
+    let root = inbound(&process, &json!({"concurrency": 1, "hold": true, "capacity": {"estimator": "static", "limit": 201}}));
     let _inside = admitted(&root);
     let _held: Vec<Stream> = (0..200)
         .map(|_| {
@@ -97,7 +97,7 @@ fn a_slow_body_does_not_cause_constant_checks_of_held_calls() {
 #[test]
 fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
     let process = process(3);
-    let root = inbound(&process, &json!({"concurrency": 1, "maxQueueWait": "1s"}));
+    let root = inbound(&process, &json!({"concurrency": 1, "hold": true, "maxQueueWait": "1s"}));
     let inside = admitted(&root);
     let held = |_| {
         let mut stream = root.stream();
@@ -121,7 +121,7 @@ fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
 fn a_stream_that_becomes_active_again_keeps_its_place() {
     let process = process(4);
     let threads = [0, 1].map(|_| worker(&process));
-    let spec = json!({"concurrency": 1, "streamIdle": "20s", "maxQueueWait": "60s"});
+    let spec = json!({"concurrency": 1, "hold": true, "streamIdle": "20s", "maxQueueWait": "60s"});
     let [one, two] = threads.each_ref().map(|vm| vm.root("bloc.inbound", parameters(&spec)).expect("valid"));
     let mut stream = streaming(&one);
     process.advance(Duration::from_secs(60));

@@ -21,7 +21,7 @@ const ANOTHER: &str = "another.shop.svc.cluster.local";
 /// Workers of a sidecar in Istio: the configuration does not name the service that they stand in
 /// front of.
 fn workers(process: &Process) -> [Root; 2] {
-    let parameters = json!({"concurrency": 100});
+    let parameters = json!({"concurrency": 100, "hold": true});
     let services = json!({HOST: parameters, ANOTHER: parameters});
     let configuration = json!({"services": services, "controlPlane": {"cluster": CLUSTER, "wait": "30s"}}).to_string();
     [0, 1].map(|_| worker(process).root("bloc.inbound", &configuration).expect("a valid configuration"))

@@ -45,7 +45,7 @@ fn serve(process: &Process, mut inside: Vec<Stream>, mut held: Vec<Stream>) -> (
 fn stalled(seconds: f64, who: [bool; 2]) {
     println!("{seconds} s, {who:?}");
     let process = process(seconds.to_bits());
-    let workers = [0, 1].map(|_| inbound(&process, &json!({"concurrency": 1})));
+    let workers = [0, 1].map(|_| inbound(&process, &json!({"concurrency": 1, "hold": true})));
     process.deliver();
     let (inside, held) = requests(&workers);
     assert_eq!((inside.len(), held.len()), (1, REQUESTS - 1));
@@ -87,7 +87,7 @@ fn every_request_is_answered_when_all_workers_stall() {
 #[test]
 fn rejects_held_requests_after_the_default_maximum_wait() {
     let process = process(1);
-    let workers = [0, 1].map(|_| inbound(&process, &json!({"concurrency": 1})));
+    let workers = [0, 1].map(|_| inbound(&process, &json!({"concurrency": 1, "hold": true})));
     let (inside, held) = requests(&workers);
     process.advance(Duration::from_millis(14_900));
     assert!(held.iter().all(|stream| stream.reply().is_none()));

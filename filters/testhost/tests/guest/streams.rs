@@ -84,7 +84,7 @@ fn a_slow_request_does_not_count_as_an_idle_stream() {
 #[test]
 fn idle_streams_free_their_places_and_return_without_waiting() {
     let process = process(4);
-    let root = inbound(&process, &json!({"concurrency": 2}));
+    let root = inbound(&process, &json!({"concurrency": 2, "hold": true}));
     let mut streams = [stream(&root), stream(&root)];
     let held: Vec<Stream> = (0..4)
         .map(|_| {
@@ -155,11 +155,11 @@ fn the_count_stays_right_for_streams_of_a_drained_listener() {
         assert!(stream.response_headers(OK, false).continues());
         stream
     };
-    let old = listen(&json!({"concurrency": 8}));
+    let old = listen(&json!({"concurrency": 8, "hold": true}));
     let mut streams: Vec<Stream> = old.iter().flat_map(|old| [open(old.stream()), open(old.stream())]).collect();
     process.advance(FOUND);
     assert_eq!(counted(&process), 0);
-    let new = listen(&json!({"concurrency": 4}));
+    let new = listen(&json!({"concurrency": 4, "hold": true}));
     for old in old {
         process.drain(old, SECOND);
     }

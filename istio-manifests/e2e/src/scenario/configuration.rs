@@ -27,7 +27,7 @@ const TIGHT: i64 = 14;
 const FROM_THE_CONTROL_PLANE: [i64; 2] = [30, 35];
 /// The concurrency exceeds the two requests that a backend works on at once, so that uploads do not
 /// slow a backend down.
-const OTHERS: &str = "concurrency: 12, maxQueueWait: 2s, retries: 3, resetInterval: 100ms";
+const OTHERS: &str = "concurrency: 12, hold: true, maxQueueWait: 2s, retries: 3, resetInterval: 100ms";
 /// Two seconds in the queue at each of four attempts, and extra time for the machine.
 const BOUND: Duration = Duration::from_secs(10);
 /// Longer than [`BOUND`]: a request that takes it hangs.
@@ -191,7 +191,7 @@ async fn configure(mesh: &Mesh, capacity: i64) -> Result<()> {
 /// [`OTHERS`] and a capacity, as JSON.
 fn json(capacity: i64) -> String {
     format!(
-        r#"{{"capacity": {{"estimator": "static", "limit": {capacity}}}, "concurrency": 12, "maxQueueWait": "2s", "retries": 3, "resetInterval": "100ms"}}"#
+        r#"{{"capacity": {{"estimator": "static", "limit": {capacity}}}, "concurrency": 12, "hold": true, "maxQueueWait": "2s", "retries": 3, "resetInterval": "100ms"}}"#
     )
 }
 

@@ -38,7 +38,7 @@ impl Mesh {
         let kind = kind.map_err(|_| ScenarioError::NoSuchRouting(routing))?;
         let spec = ServiceSpec { routing: Some(kind), endpoints: None, ..scenario.service.clone() };
         let directory = Directory {
-            parameters: spec.validate()?,
+            parameters: spec.validate()?.with_baseline(kind),
             spec,
             members: Vec::new(),
             addresses: (0..scenario.servers).map(Directory::address).collect(),
@@ -94,7 +94,8 @@ impl Directory {
         self.members = members.to_vec();
         let endpoints = members.iter().map(|&server| Self::address(server)).collect();
         let spec = ServiceSpec { endpoints: Some(endpoints), ..self.spec.clone() };
-        self.parameters = spec.validate().expect("a spec that was valid without endpoints is valid with these");
+        let checked = spec.validate().expect("a spec that was valid without endpoints is valid with these");
+        self.parameters = checked.with_baseline(self.parameters.routing());
     }
 
     /// Learns the ids from a sender that has the members in force.

@@ -128,7 +128,7 @@ async fn a_crash_on_a_tick_costs_only_requests_of_its_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_answers_held_requests_and_frees_their_slots() {
     let place = Place::crashing();
-    let pod = pod(&place, json!({"concurrency": 1})).await;
+    let pod = pod(&place, json!({"concurrency": 1, "hold": true})).await;
     let mut workers = Workers::new(&pod.sidecar, pod.address);
     let inside = hold(&pod, &mut workers, 0).await;
     let mine = [hold(&pod, &mut workers, 0).await, hold(&pod, &mut workers, 0).await];

@@ -30,7 +30,7 @@ async fn within(client: &Client, deadline: Duration, kind: Kind, message: &str) 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_call_ends_as_in_stock_envoy_and_is_no_longer_counted() {
     let place = Place::new();
-    let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
+    let pod = Pod::start(&place, "pod", json!({"concurrency": 1, "hold": true})).await;
     // The caller's sidecar answers DEADLINE_EXCEEDED before the caller gives up.
     let caller = Caller::start(&place, &[&pod], |route| {
         let offset = format!("{:.3}s", OFFSET.as_secs_f64());
@@ -79,7 +79,7 @@ async fn a_late_call_ends_as_in_stock_envoy_and_is_no_longer_counted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_answers_a_call_that_one_cannot_answer_in_time() {
     let place = Place::new();
-    let spec = json!({"concurrency": 2});
+    let spec = json!({"concurrency": 2, "hold": true});
     let (slow, fast) = (Pod::start(&place, "slow", spec.clone()).await, Pod::start(&place, "fast", spec).await);
     // One of them takes longer than the route's timeout, which Envoy sends to the servers. Each
     // worker has to measure that itself.

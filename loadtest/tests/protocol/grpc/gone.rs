@@ -56,7 +56,7 @@ async fn all_places_are_free(pod: &Pod, client: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_is_no_longer_counted_and_frees_its_slot() {
     let place = Place::new();
-    let holds = Pod::start(&place, "holds", json!({"concurrency": 2})).await;
+    let holds = Pod::start(&place, "holds", json!({"concurrency": 2, "hold": true})).await;
     let caller = Caller::start(&place, &[&holds], |_| ()).await;
     // The application learns of it with stock Envoy, too.
     give_up_inside(&holds, &caller.stock().await).await;

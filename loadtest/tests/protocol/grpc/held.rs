@@ -9,7 +9,7 @@ use tonic::Code;
 #[tokio::test(flavor = "multi_thread")]
 async fn held_calls_keep_their_messages_and_streams_keep_their_slot() {
     let place = Place::new();
-    let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
+    let pod = Pod::start(&place, "pod", json!({"concurrency": 1, "hold": true})).await;
     let caller = Caller::start(&place, &[&pod], |_| ()).await;
     for way in ["bloc", "mu"] {
         let client = caller.client(way).await;
@@ -62,7 +62,7 @@ async fn held_calls_keep_their_messages_and_streams_keep_their_slot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_held_too_long_ends_with_resource_exhausted() {
     let place = Place::new();
-    let spec = json!({"concurrency": 1, "maxQueueWait": "300ms"});
+    let spec = json!({"concurrency": 1, "hold": true, "maxQueueWait": "300ms"});
     let pods = [Pod::start(&place, "one", spec.clone()).await, Pod::start(&place, "two", spec).await];
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
     let client = caller.client("bloc").await;

@@ -67,7 +67,7 @@ impl Stand {
     /// times of 20 ms, so a server with one request accepts.
     async fn start(edit: impl Fn(&mut Value)) -> Self {
         let place = Place::new();
-        let spec = json!({"concurrency": 1, "routing": "bid"});
+        let spec = json!({"concurrency": 1, "hold": true, "routing": "bid"});
         let mut pods = Vec::new();
         for name in ["one", "two"] {
             pods.push(Pod::balanced(&place, name, spec.clone(), 2, &edit).await);

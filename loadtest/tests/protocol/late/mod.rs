@@ -47,7 +47,7 @@ async fn place_taken(
     workers: usize,
     edit: impl FnOnce(&mut Value),
 ) -> (Pod, Vec<Underway>) {
-    let spec = json!({"concurrency": places, "routing": "bid"});
+    let spec = json!({"concurrency": places, "hold": true, "routing": "bid"});
     let pod = Pod::balanced(place, "pod", spec, workers, edit).await;
     let inside = fill(&pod, places as usize).await;
     (pod, inside)

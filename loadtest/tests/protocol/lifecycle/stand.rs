@@ -265,6 +265,7 @@ pub fn spec(capacity: usize, concurrency: usize) -> Value {
     json!({
         "capacity": {"estimator": "static", "limit": capacity},
         "concurrency": concurrency,
+        "hold": true,
         "maxQueueWait": wait,
     })
 }

@@ -152,7 +152,7 @@ pub fn places(routing: &str, count: u32) -> Value {
     match routing {
         "bloc" => json!({"capacity": {"estimator": "static", "limit": count}}),
         "bid" => json!({"concurrency": count, "hold": false}),
-        _ => json!({"concurrency": count}),
+        _ => json!({"concurrency": count, "hold": true}),
     }
 }
 

@@ -161,7 +161,7 @@ impl Mesh {
         }
         let endpoints =
             if case.named { format!(r#","endpoints":["{}"]"#, named.join(r#"",""#)) } else { String::new() };
-        let limits = r#""capacity":{"estimator":"static","limit":2},"concurrency":1,"maxQueueWait":"1s""#;
+        let limits = r#""capacity":{"estimator":"static","limit":2},"concurrency":1,"hold":true,"maxQueueWait":"1s""#;
         let service = format!(r#"{{"routing":"{}",{limits},"retries":1,"retryBudget":1{endpoints}}}"#, case.routing);
         let calling = format!(r#"{{"services":{{"backend":{service}}}}}"#);
         let serving = format!(r#"{{"service":"backend","services":{{"backend":{service}}}}}"#);

@@ -13,19 +13,22 @@
 pub mod fit;
 pub mod table;
 
+use super::service::ServiceSpec;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
+pub use table::Feature;
+use table::Rule;
 
 /// The header of polls and answers: the sender's features, separated by commas.
 pub const FEATURES_HEADER: &str = "x-bloc-features";
 /// The header of polls: the version of the module.
 pub const MODULE_HEADER: &str = "x-bloc-module";
 
-/// The name of something that came after 0.1.0: lower-case letters and `-`.
-pub type Feature = &'static str;
-
-/// The features of this build.
-pub const ALL: &[Feature] = &[];
+/// Fields and values of a service that came after 0.1.0. Both sides ignore unknown members of all
+/// else that they send each other.
+pub const SERVICE: &[Rule] = ServiceSpec::LATER;
+/// Features of anything else.
+const OTHERS: &[Feature] = &[];
 
 /// A set of features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,21 +37,21 @@ pub struct Features(BTreeSet<Feature>);
 impl Features {
     /// Those of this build: all.
     pub fn own() -> Self {
-        ALL.iter().copied().collect()
+        OTHERS.iter().copied().chain(SERVICE.iter().map(|rule| rule.feature)).collect()
     }
 
     /// Those that a [`FEATURES_HEADER`] names and that this build knows.
     pub fn read(header: &[u8]) -> Self {
-        Self::known(header, ALL)
+        Self::own().named_in(header)
     }
 
-    fn known(header: &[u8], all: &[Feature]) -> Self {
+    fn named_in(&self, header: &[u8]) -> Self {
         let named: BTreeSet<&[u8]> = header.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
-        all.iter().copied().filter(|feature| named.contains(feature.as_bytes())).collect()
+        self.iter().filter(|feature| named.contains(feature.as_bytes())).collect()
     }
 
     /// Whether this one is among them.
-    pub fn has(&self, feature: Feature) -> bool {
+    pub fn has(&self, feature: &str) -> bool {
         self.0.contains(feature)
     }
 
@@ -85,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_header_names_features_and_unknown_names_are_ignored() {
-        let all = ["cost", "spare"];
-        let read = |header: &[u8]| Features::known(header, &all).to_string();
+        let all = Features::from_iter(["cost", "spare"]);
+        let read = |header: &[u8]| all.named_in(header).to_string();
         assert_eq!(read(b"spare,cost"), "cost,spare");
         assert_eq!(read(b"later, spare ,\xff"), "spare");
         for none in [&b""[..], b",", b"spares", b"Spare", b"spare;q=1"] {

@@ -1,10 +1,11 @@
-//! The fields and values that came after 0.1.0, and what a proxy without them gets.
+//! A field or a value that came after 0.1.0, and what a proxy without it gets.
 //!
 //! A field is named by its path in JSON, without the keys of maps and lists. A value is named where
-//! only some are allowed. Whoever adds a field or a value adds a row here, with a new
-//! [feature](super::ALL): a test of the control plane compares the types with the base.
+//! only some are allowed. A test of the control plane compares the fields and values with those of
+//! 0.1.0.
 
-use super::Feature;
+/// The name of something that came after 0.1.0: lower-case letters and `-`.
+pub type Feature = &'static str;
 
 /// What a proxy gets that lacks the feature of a field or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,3 @@ pub struct Rule {
     /// What a proxy without the feature gets.
     pub instead: Instead,
 }
-
-/// The rows of [`ServiceSpec`](crate::config::ServiceSpec), which the control plane sends. Both
-/// sides ignore unknown members of all else that they send each other.
-pub const SERVICE: &[Rule] = &[];

@@ -1,20 +1,29 @@
-//! Where the capacity of a server comes from, as people write it.
+//! Where the capacity of a server comes from.
 
-use super::parameters::CapacityParameters;
 use crate::config::error::ConfigError;
-use crate::config::ranges::integer;
-use crate::config::ranges::{HOUR, MILLISECOND, duration};
+use crate::config::kinds::{Kind, MILLISECOND, Maybe, Number, Read, Time, Unknown, Whole};
+use crate::config::seen::Seen;
 use crate::units::Concurrency;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use std::fmt::Formatter;
 use std::time::Duration;
 
-const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
-const MOST_PER_CORE: f64 = 1e5;
+/// Requests in flight.
+const LIMIT: Maybe<Whole> = Maybe(Whole { default: 1, least: 1, most: 1_000_000 });
+/// The same for each core.
+const PER_CORE: Number = Number { default: 1.0, most: 1e5, zero: false };
+/// How long a mean is taken over; the default is that of the paper, 5.4.4.
+const INTERVAL: Time = Time::new(Duration::from_secs(30), Duration::from_secs(1));
+const SLO: Time = Time::new(Duration::from_secs(1), MILLISECOND);
 
-/// Where the capacity of an endpoint comes from, as written by the user.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "Written", into = "Written")]
+/// The estimators, in the order in which they are recommended.
+const ESTIMATORS: &str = "static, slo, average";
+const NAMES: &[&str] = &["estimator", "limit", "perCore", "slo", "interval"];
+
+/// Where the capacity of a server comes from, as a user writes it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum CapacitySpec {
     /// A fixed number of requests.
     Static {
@@ -40,96 +49,236 @@ pub enum CapacitySpec {
     },
 }
 
-/// The same as it is written: `static` has a limit, or a number for each core, or both.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "CapacitySpec"))]
-#[serde(
-    tag = "estimator",
-    rename_all = "snake_case",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields,
-    expecting = "a mapping"
-)]
-enum Written {
-    /// A fixed number of requests, or one for each core that the application has.
-    Static {
-        /// Requests in flight at most; 1 to 1,000,000. Without `perCore` it must be there; with it,
-        /// it also applies while the CPU is not known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000_000)))]
-        limit: Option<i64>,
-        /// Requests in flight for each core that the application has, as the node agent says; above
-        /// 0, at most 100,000.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100_000)))]
-        per_core: Option<f64>,
+/// Where the capacity comes from, after the check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CapacityParameters {
+    /// No limit: everything is admitted.
+    Unlimited,
+    /// This many requests at once.
+    Static(Concurrency),
+    /// In proportion to the CPU that the application has.
+    PerCore {
+        /// Requests at once for each core, above 0 and at most 100,000.
+        per_core: f64,
+        /// At most so many, and so many while the CPU is not known; none: no limit.
+        limit: Option<Concurrency>,
     },
-    /// The mean number of requests in flight (the paper's estimator; it can only fall).
-    Average {
-        /// How long a mean is taken over; `1s` to `1h`, default `30s`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::ranges::DURATION)))]
-        interval: Option<String>,
-    },
-    /// As many as the measured service rate finishes within the SLO.
-    Slo {
-        /// The response time to be met; `1ms` to `1h`.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = crate::config::ranges::DURATION)))]
-        slo: String,
-    },
+    /// The mean number of requests in flight, renewed after each interval.
+    Average(Duration),
+    /// What the measured service rate finishes within this time.
+    Slo(Duration),
 }
 
-impl TryFrom<Written> for CapacitySpec {
-    type Error = &'static str;
-
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
-        Ok(match written {
-            Written::Static { limit, per_core: Some(per_core) } => Self::PerCore { per_core, limit },
-            Written::Static { limit: Some(limit), per_core: None } => Self::Static { limit },
-            Written::Static { limit: None, per_core: None } => {
-                return Err("`static` needs `limit`, `perCore` or both");
+impl CapacitySpec {
+    /// Checks every value; paths are relative to this spec.
+    fn validate(&self) -> Result<CapacityParameters, ConfigError> {
+        let limit = |limit: Option<i64>| Ok(LIMIT.checked("limit", limit.as_ref())?.map(Concurrency::new));
+        Ok(match self {
+            Self::Static { limit: written } => {
+                limit(Some(*written))?.map_or(CapacityParameters::Unlimited, CapacityParameters::Static)
             }
-            Written::Average { interval } => Self::Average { interval },
-            Written::Slo { slo } => Self::Slo { slo },
+            Self::PerCore { per_core, limit: written } => CapacityParameters::PerCore {
+                per_core: PER_CORE.checked("perCore", Some(per_core))?,
+                limit: limit(*written)?,
+            },
+            Self::Average { interval } => CapacityParameters::Average(INTERVAL.checked("interval", interval.as_ref())?),
+            Self::Slo { slo } => CapacityParameters::Slo(SLO.checked("slo", Some(slo))?),
         })
     }
 }
 
-impl From<CapacitySpec> for Written {
-    fn from(spec: CapacitySpec) -> Self {
-        match spec {
-            CapacitySpec::Static { limit } => Self::Static { limit: Some(limit), per_core: None },
-            CapacitySpec::PerCore { per_core, limit } => Self::Static { limit, per_core: Some(per_core) },
-            CapacitySpec::Average { interval } => Self::Average { interval },
-            CapacitySpec::Slo { slo } => Self::Slo { slo },
+impl From<CapacitySpec> for Seen {
+    fn from(_: CapacitySpec) -> Self {
+        Self::Mapping
+    }
+}
+
+/// The kind of the parameter `capacity`.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity;
+
+impl Kind for Capacity {
+    type Written = CapacitySpec;
+    type Value = CapacityParameters;
+
+    fn take(self, _seen: Seen) -> Option<CapacitySpec> {
+        None
+    }
+
+    fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<CapacitySpec>, D::Error> {
+        Option::deserialize(deserializer)
+    }
+
+    fn allowed(self) -> String {
+        format!("a mapping with `estimator`: {ESTIMATORS}")
+    }
+
+    fn check(self, written: &CapacitySpec) -> Option<CapacityParameters> {
+        written.validate().ok()
+    }
+
+    fn checked(self, name: &str, written: Option<&CapacitySpec>) -> Result<CapacityParameters, ConfigError> {
+        written.map_or(Ok(self.default()), |spec| spec.validate().map_err(|error| error.under(name)))
+    }
+
+    fn default(self) -> CapacityParameters {
+        CapacityParameters::Unlimited
+    }
+
+    fn canonical(value: &CapacityParameters) -> String {
+        match value {
+            CapacityParameters::Unlimited => "unlimited".to_owned(),
+            CapacityParameters::Static(limit) => format!("static {}", limit.get()),
+            CapacityParameters::PerCore { per_core, limit } => {
+                format!("per core {} {}", Number::canonical(per_core), Maybe::<Whole>::canonical(&limit.map(Concurrency::get)))
+            }
+            CapacityParameters::Average(interval) => format!("average {}", Time::canonical(interval)),
+            CapacityParameters::Slo(slo) => format!("slo {}", Time::canonical(slo)),
+        }
+    }
+
+    #[cfg(feature = "schema")]
+    fn shown(value: &CapacityParameters) -> String {
+        match value {
+            CapacityParameters::Unlimited => "no limit".to_owned(),
+            CapacityParameters::Static(limit) => format!("{} requests", limit.get()),
+            CapacityParameters::PerCore { per_core, limit: None } => format!("{per_core} requests per core"),
+            CapacityParameters::PerCore { per_core, limit: Some(limit) } => {
+                format!("{per_core} requests per core, at most {}", limit.get())
+            }
+            CapacityParameters::Average(interval) => format!("average, every {}", Time::shown(interval)),
+            CapacityParameters::Slo(slo) => format!("as many as finish within {}", Time::shown(slo)),
+        }
+    }
+
+    #[cfg(feature = "schema")]
+    fn schema(self) -> serde_json::Value {
+        use serde_json::json;
+        let one = |estimator: &str, description: &str, mut properties: serde_json::Value, required: &[&str]| {
+            properties["estimator"] = json!({"const": estimator});
+            let required: Vec<_> = ["estimator"].iter().chain(required).collect();
+            json!({"type": "object", "description": description, "additionalProperties": false,
+                "properties": properties, "required": required})
+        };
+        json!({"oneOf": [
+            one("static", "A fixed number of requests, or one for each core that the application has, or both: \
+                then the number is the most, and holds while the CPU is not known.",
+                json!({"limit": LIMIT.schema(), "perCore": PER_CORE.schema()}), &[]),
+            one("slo", "As many as the measured service rate finishes within the SLO.", json!({"slo": SLO.schema()}), &["slo"]),
+            one("average", "The mean number of requests in flight; it can only fall.",
+                json!({"interval": INTERVAL.schema()}), &[]),
+        ]})
+    }
+}
+
+impl Serialize for CapacitySpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Static { limit } => {
+                map.serialize_entry("estimator", "static")?;
+                map.serialize_entry("limit", limit)?;
+            }
+            Self::PerCore { per_core, limit } => {
+                map.serialize_entry("estimator", "static")?;
+                if let Some(limit) = limit {
+                    map.serialize_entry("limit", limit)?;
+                }
+                map.serialize_entry("perCore", per_core)?;
+            }
+            Self::Average { interval } => {
+                map.serialize_entry("estimator", "average")?;
+                if let Some(interval) = interval {
+                    map.serialize_entry("interval", interval)?;
+                }
+            }
+            Self::Slo { slo } => {
+                map.serialize_entry("estimator", "slo")?;
+                map.serialize_entry("slo", slo)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for CapacitySpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields::default())
+    }
+}
+
+/// What was written, whatever the estimator.
+#[derive(Default)]
+struct Fields {
+    estimator: Option<String>,
+    limit: Option<i64>,
+    per_core: Option<f64>,
+    interval: Option<String>,
+    slo: Option<String>,
+}
+
+impl Fields {
+    fn spec(self) -> Result<CapacitySpec, String> {
+        let known = self.estimator.unwrap_or_default();
+        let (found, has): (_, &[&str]) = match (known.as_str(), self.limit, self.per_core, self.slo.clone()) {
+            ("static", limit, Some(per_core), _) => (CapacitySpec::PerCore { per_core, limit }, &["limit", "perCore"]),
+            ("static", Some(limit), None, _) => (CapacitySpec::Static { limit }, &["limit", "perCore"]),
+            ("static", ..) => return Err("`static` needs `limit`, `perCore` or both".to_owned()),
+            ("average", ..) => (CapacitySpec::Average { interval: self.interval.clone() }, &["interval"]),
+            ("slo", .., Some(slo)) => (CapacitySpec::Slo { slo }, &["slo"]),
+            ("slo", ..) => return Err("`slo` needs `slo`, the response time to be met".to_owned()),
+            _ => return Err(format!("`estimator` is missing; allowed: {ESTIMATORS}")),
+        };
+        let written = [
+            ("limit", self.limit.is_some()),
+            ("perCore", self.per_core.is_some()),
+            ("interval", self.interval.is_some()),
+            ("slo", self.slo.is_some()),
+        ];
+        match written.into_iter().find(|(name, is_written)| *is_written && !has.contains(name)) {
+            Some((name, _)) => Err(format!("`{known}` has no `{name}`; it has: {}", has.join(", "))),
+            None => Ok(found),
         }
     }
 }
 
-impl CapacitySpec {
-    /// Checks every value.
-    ///
-    /// # Errors
-    /// The first value that is not allowed, its path relative to this spec.
-    pub(super) fn validate(&self) -> Result<CapacityParameters, ConfigError> {
-        let requests = |limit| integer("limit", Some(limit), 1, 1, 1_000_000).map(Concurrency::new);
-        match self {
-            Self::Static { limit } => requests(*limit).map(CapacityParameters::Static),
-            Self::PerCore { per_core, limit } => {
-                if !(*per_core > 0.0 && *per_core <= MOST_PER_CORE) {
-                    let allowed = "a number above 0 and at most 100000";
-                    return Err(ConfigError::out_of_range("perCore".into(), per_core, allowed));
-                }
-                let limit = limit.map(requests).transpose()?;
-                Ok(CapacityParameters::PerCore { per_core: *per_core, limit })
+impl<'de> Visitor<'de> for Fields {
+    type Value = CapacitySpec;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&Capacity.allowed())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<CapacitySpec, A::Error> {
+        let mut seen = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if seen.contains(&name) {
+                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
             }
-            Self::Average { interval } => {
-                let least = Duration::from_secs(1);
-                duration("interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, HOUR)
-                    .map(CapacityParameters::Average)
+            match name.as_str() {
+                "estimator" => self.estimator = map.next_value_seed(Estimator)?,
+                "limit" => self.limit = map.next_value_seed(Read(LIMIT))?,
+                "perCore" => self.per_core = map.next_value_seed(Read(PER_CORE))?,
+                "interval" => self.interval = map.next_value_seed(Read(INTERVAL))?,
+                "slo" => self.slo = map.next_value_seed(Read(SLO))?,
+                _ => map.next_value_seed(Unknown(&name, NAMES))?,
             }
-            Self::Slo { slo } => duration("slo", Some(slo), HOUR, MILLISECOND, HOUR).map(CapacityParameters::Slo),
+            seen.push(name);
+        }
+        self.spec().map_err(A::Error::custom)
+    }
+}
+
+/// The name of an estimator.
+struct Estimator;
+
+impl<'de> DeserializeSeed<'de> for Estimator {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        match Seen::deserialize(deserializer)? {
+            Seen::Text(text) if ESTIMATORS.split(", ").any(|known| known == text) => Ok(Some(text)),
+            other => Err(D::Error::custom(format_args!("{other} is not allowed; allowed: {ESTIMATORS}"))),
         }
     }
 }
@@ -182,7 +331,15 @@ mod tests {
     #[test]
     fn a_static_capacity_without_a_number_and_an_unknown_field_are_refused() {
         let refused = read(r#"{"estimator":"static"}"#).unwrap_err();
-        assert_eq!(refused, ".: `static` needs `limit`, `perCore` or both");
+        assert!(refused.starts_with(".: `static` needs `limit`, `perCore` or both"), "{refused}");
+        let refused = read(r#"{"estimator":"static","limit":1,"slo":"1s"}"#).unwrap_err();
+        assert!(refused.starts_with(".: `static` has no `slo`; it has: limit, perCore"), "{refused}");
+        for (json, says) in [
+            ("10", "integer `10`, expected a mapping with `estimator`: static, slo, average"),
+            ("{}", "`estimator` is missing; allowed: static, slo, average"),
+        ] {
+            assert!(read(json).unwrap_err().contains(says), "{json}");
+        }
         let refused = read(r#"{"estimator":"static","perCores":1}"#).unwrap_err();
         assert!(refused.contains("unknown field `perCores`"), "{refused}");
     }

@@ -1,124 +1,212 @@
-//! The parameters of one service.
+//! The parameters of one service: [the table](ServiceSpec), and what does not fit into it.
+//!
+//! A new parameter is a row here, with a [feature](crate::config::features) that older proxies
+//! lack, and `bloc-control-plane schema services`, `policy` and `parameters` write the two schemas
+//! and the table in `docs/parameters.md` anew.
 
-mod canonical;
 mod capacity;
-mod parameters;
+mod lists;
+mod table;
 
-pub use capacity::CapacitySpec;
-pub use parameters::{CapacityParameters, ServiceParameters, Services};
+pub use capacity::{CapacityParameters, CapacitySpec};
 
 use super::error::ConfigError;
-#[cfg(feature = "schema")]
-use super::ranges::DURATION;
-use super::ranges::integer;
-use super::ranges::{HOUR, MILLISECOND, duration};
-use super::route_retries::RouteRetries;
+use super::features::table::Rule;
 use super::routing::RoutingKind;
-use crate::units::inserted::{inserted, once, try_inserted};
-use crate::units::{Concurrency, Ratio};
+use crate::config::kinds::{
+    Choice, Flag, Kind, MILLISECOND, Maybe, Number, Read, Time, Unknown, Whole,
+};
+use crate::units::inserted::{once, try_inserted};
+use capacity::Capacity;
+use lists::{Addresses, AddressesByPort, List, MARK, NamedRetries, ROUTE_RETRIES, ReadList};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use table::parameters;
 
-/// The parameters of a service as written by the user; absent fields take their defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
-pub struct ServiceSpec {
-    /// How senders choose; default `bloc`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub routing: Option<RoutingKind>,
-    /// Retries after a rejection; 0 to 10, default 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
-    pub retries: Option<i64>,
-    /// How often the callers' routes to the service let a request be retried after anything but a
-    /// rejection (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control
-    /// plane says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request with
-    /// `x-envoy-max-retries` is retried as often as that says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
-    pub route_retries: Option<i64>,
-    /// The same for routes of VirtualServices, by `namespace/name`; 0 to 100. Default: what
-    /// the control plane finds in Kubernetes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
-    pub virtual_service_retries: BTreeMap<String, i64>,
-    /// Retries after anything but a rejection, as a share of the requests; 0 to 1, default 0.2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
-    pub retry_budget: Option<f64>,
-    /// With `routing: bid`: what the CPU of a bounce counts for, in mean execution times of the
-    /// service; 0 to 10, default 0.2. Higher: fewer bounces, which cost CPU, and longer response
-    /// times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
-    pub bounce_price: Option<f64>,
-    /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-    pub reset_interval: Option<String>,
-    /// Requests in flight that an endpoint admits; default: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<CapacitySpec>,
-    /// Share of the capacity up to which chips are granted; above 0, at most 1, default 0.8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
-    pub headroom: Option<f64>,
-    /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000)))]
-    pub max_chips: Option<i64>,
-    /// Requests that the application works on at once. 1 to 100,000; default: nothing is held, and
-    /// bids and `mu` go by an estimate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
-    pub concurrency: Option<i64>,
-    /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in
-    /// the application. Default: true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold: Option<bool>,
-    /// How long a request is held at most; `1ms` to `1h`, default `15s`. The deadline of a request
-    /// may end that sooner.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-    pub max_queue_wait: Option<String>,
-    /// Bytes of a request's body, beyond which the request makes no bid and is not held: as many as
-    /// Envoy buffers (`per_connection_buffer_limit_bytes`), or fewer. 1,024 to 1,073,741,824;
-    /// default 1,048,576.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1_024, max = 1_073_741_824)))]
-    pub body_limit: Option<i64>,
-    /// After so long without bytes in either direction a stream does not count as work, until bytes
-    /// flow again; `100ms` to `1h`, default `1s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-    pub stream_idle: Option<String>,
-    /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to
-    /// `1h`, default: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-    pub slo: Option<String>,
-    /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default
-    /// `0s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-    pub slo_grace: Option<String>,
-    /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`);
-    /// default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub orca: Option<bool>,
-    /// Whether the answer to a rejected request says why in `x-bloc-why`; default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub debug_headers: Option<bool>,
-    /// Addresses `ip:port`; absent: learned from the answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoints: Option<Vec<String>>,
-    /// Addresses `ip:port` by the port of the service, for clusters whose name contains it; they
-    /// have precedence over `endpoints`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "once")]
-    pub endpoints_by_port: BTreeMap<u16, Vec<String>>,
+const SECOND: Duration = Duration::from_secs(1);
+
+parameters! {
+    /// The parameters of a service as a user writes them; absent ones take their defaults.
+    written ServiceSpec,
+    /// The parameters of a service, every value within its range.
+    checked ServiceParameters,
+    values {
+        /// How callers choose a server.
+        routing "routing": Choice = Choice;
+        /// Requests in flight that a server admits.
+        capacity "capacity": Capacity = Capacity;
+        /// Requests that the application executes at once. Without it `bid` and `mu` go by an
+        /// estimate, and nothing is held.
+        concurrency "concurrency": Maybe<Whole> = Maybe(Whole { default: 1, least: 1, most: 100_000 });
+        /// With `concurrency`: whether the sidecar holds the requests beyond it, in one queue for
+        /// all workers. Otherwise they wait in the application.
+        hold "hold": Flag = Flag { default: false, but: "; `true` with `mu`" };
+        /// The longest wait in that queue, after which a request is rejected. Its deadline, or
+        /// twice its bid, may end it sooner.
+        // The default is Envoy's timeout of a route.
+        max_queue_wait "maxQueueWait": Time = Time::new(Duration::from_secs(15), MILLISECOND);
+        /// With `mu`: the response time beyond which a caller answers 503 at once.
+        slo "slo": Maybe<Time> = Maybe(Time::new(SECOND, MILLISECOND));
+        /// By how much the expected response time may exceed the SLO before that.
+        slo_grace "sloGrace": Time = Time::new(Duration::ZERO, Duration::ZERO);
+        /// How long a caller leaves a server alone that granted no chip (with `mu`: that rejected a
+        /// request or failed).
+        reset_interval "resetInterval": Time = Time::new(SECOND, MILLISECOND);
+        /// Share of the capacity up to which a server grants chips.
+        headroom "headroom": Number = Number { default: 0.8, most: 1.0, zero: false }; // paper, 5.4.1
+        /// Chips of one server that a caller keeps at most.
+        max_chips "maxChips": Whole = Whole { default: 10, least: 1, most: 1_000 };
+        /// Retries after a rejection. With `bid`, bounces use them up only once a server has
+        /// rejected the request for its capacity or a deadline.
+        retries "retries": Whole = Whole { default: 3, least: 0, most: 10 }; // paper, 5.6
+        /// Retries after anything but a rejection that the callers' routes to the service allow
+        /// (`num_retries`). The control plane says 2, as Istio, where it reads Kubernetes.
+        route_retries "routeRetries": Whole = ROUTE_RETRIES;
+        /// Retries after anything but a rejection, as a share of the requests.
+        retry_budget "retryBudget": Number = Number { default: 0.2, most: 1.0, zero: true };
+        /// With `bid`: what the CPU of a bounce counts for, in mean execution times. Higher: fewer
+        /// bounces and less CPU, longer response times.
+        bounce_price "bouncePrice": Number = Number { default: 0.2, most: 10.0, zero: true };
+        /// Bytes of a request's body beyond which callers make no bid and servers do not hold it:
+        /// at most what the caller's Envoy buffers.
+        body_limit "bodyLimit": Whole = Whole { default: 1 << 20, least: 1 << 10, most: 1 << 30 };
+        /// A stream whose response has begun stops counting as work after so long without bytes,
+        /// and counts again when bytes flow.
+        // Longer than the pauses within most answers, and short beside the pauses between
+        // keep-alive messages (10 s and more), each of which makes a stream count for up to 1.5
+        // times this time. Filters look at their streams no more often than twice within the least.
+        stream_idle "streamIdle": Time = Time::new(SECOND, Duration::from_millis(100));
+        /// Whether the answer to a rejected request says why in `x-bloc-why`.
+        debug_headers "debugHeaders": Flag = Flag { default: false, but: "" };
+        /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`).
+        orca "orca": Flag = Flag { default: false, but: "" };
+    }
+    lists {
+        /// The same as `routeRetries` for routes of VirtualServices, by `namespace/name`.
+        virtual_service_retries "virtualServiceRetries" skip "BTreeMap::is_empty": NamedRetries;
+        /// The servers, `ip:port`, each once. Absent: learned from responses.
+        endpoints "endpoints" skip "Option::is_none": Addresses;
+        /// The same by the port of the service, for clusters whose name contains it.
+        endpoints_by_port "endpointsByPort" skip "BTreeMap::is_empty": AddressesByPort;
+    }
+    later {}
 }
+
+impl ServiceSpec {
+    /// Checks every value and fills in the defaults.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, its path relative to this spec.
+    pub fn validate(&self) -> Result<ServiceParameters, ConfigError> {
+        let mut parameters = self.checked()?;
+        let holds = self.hold.unwrap_or(parameters.routing.holds());
+        parameters.hold = holds && parameters.concurrency.is_some();
+        Ok(parameters)
+    }
+}
+
+impl ServiceParameters {
+    /// The retries of a route whose `istio.config` metadata is `path`, after anything but a
+    /// rejection.
+    pub fn retries_of(&self, path: &[u8]) -> u32 {
+        let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
+        named.and_then(|(_, name)| self.virtual_service_retries.get(name)).copied().unwrap_or(self.route_retries)
+    }
+
+    /// Whether VirtualServices have retries of their own.
+    pub fn has_named_retries(&self) -> bool {
+        !self.virtual_service_retries.is_empty()
+    }
+
+    /// The retries of VirtualServices, by `namespace/name`.
+    pub fn named_retries(&self) -> impl Iterator<Item = (String, u32)> {
+        self.virtual_service_retries.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
+    }
+
+    /// The configured endpoints; none: senders learn them.
+    pub fn endpoints(&self) -> Option<&[SocketAddr]> {
+        self.endpoints.as_deref()
+    }
+
+    /// The same with the endpoints of one port of the service, where endpoints are given by port.
+    /// `None`, for a cluster whose name has no port, takes those of the only port.
+    #[must_use]
+    pub fn at_port(&self, port: Option<u16>) -> Self {
+        let by_port = match port {
+            Some(port) => self.endpoints_by_port.get(&port),
+            None => self.endpoints_by_port.values().next().filter(|_| self.endpoints_by_port.len() == 1),
+        };
+        let endpoints = by_port.or(self.endpoints.as_ref()).cloned();
+        Self { endpoints, endpoints_by_port: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// The same without endpoints, so that senders learn them.
+    #[must_use]
+    pub fn without_endpoints(&self) -> Self {
+        Self { endpoints: None, endpoints_by_port: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// The same with a routing that is only a [baseline](RoutingKind::is_offered).
+    #[must_use]
+    pub fn with_baseline(&self, routing: RoutingKind) -> Self {
+        Self { routing, ..self.clone() }
+    }
+
+    /// The values that differ from those of an empty spec, as text by name.
+    ///
+    /// Two services are equal if and only if these are. The names are those of the spec, with a
+    /// key after a dot where there are several values (`endpointsByPort.80`). The texts depend
+    /// neither on the notation in the spec nor on how the standard library prints a value:
+    /// durations are nanoseconds, ratios the bits of an `f64` in hexadecimal. They are for
+    /// comparisons, not for people. Changing a name or a text gives every service that has the
+    /// value another version. A new parameter changes only the services that use it.
+    pub fn canonical(&self) -> BTreeMap<String, String> {
+        let mut texts = self.texts();
+        if let Ok(default) = ServiceSpec::default().validate() {
+            let default = default.texts();
+            texts.retain(|name, text| default.get(name) != Some(text));
+        }
+        texts
+    }
+}
+
+/// What people are told of a parameter.
+#[cfg(feature = "schema")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Documented {
+    /// Its name in a file.
+    pub name: &'static str,
+    /// What it is, in Markdown.
+    pub meaning: String,
+    /// What is allowed.
+    pub allowed: String,
+    /// What holds without it.
+    pub default: String,
+}
+
+#[cfg(feature = "schema")]
+impl Documented {
+    fn new(lines: &[&str], name: &'static str, allowed: String, default: String) -> Self {
+        Self { name, meaning: joined(lines), allowed, default }
+    }
+}
+
+/// The lines of a comment as one.
+#[cfg(feature = "schema")]
+fn joined(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(feature = "schema")]
+fn described(lines: &[&str], mut schema: serde_json::Value) -> serde_json::Value {
+    schema["description"] = joined(lines).into();
+    schema
+}
+
+/// Parameters by service name, after the check.
+pub type Services = BTreeMap<String, ServiceParameters>;
 
 /// A services file: the specs by the name of the service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -151,167 +239,7 @@ impl ServicesSpec {
     }
 }
 
-const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
-const DEFAULT_RETRY_BUDGET: f64 = 0.2;
-const DEFAULT_BOUNCE_PRICE: f64 = 0.2;
-const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
-/// Envoy's default timeout of a route.
-const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
-/// Envoy's default buffer limit.
-const DEFAULT_BODY_LIMIT: u32 = 1 << 20;
-/// Longer than the pauses within most answers, and short beside the pauses between keep-alive
-/// messages (10 s and more), each of which makes a stream count for up to 1.5 times this time.
-const DEFAULT_STREAM_IDLE: Duration = Duration::from_secs(1);
-/// Filters look at their streams no more often than twice within this time.
-const LEAST_STREAM_IDLE: Duration = Duration::from_millis(100);
-const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
-const DEFAULT_MAX_CHIPS: u32 = 10;
-
-impl ServiceSpec {
-    /// Checks every value and fills in the defaults.
-    ///
-    /// # Errors
-    /// The first value that is not allowed, its path relative to this spec.
-    pub fn validate(&self) -> Result<ServiceParameters, ConfigError> {
-        let retries = integer("retries", self.retries, DEFAULT_RETRIES, 0, 10)?;
-        let max_chips = integer("maxChips", self.max_chips, DEFAULT_MAX_CHIPS, 1, 1_000)?;
-        let reset_interval =
-            duration("resetInterval", self.reset_interval.as_deref(), DEFAULT_RESET_INTERVAL, MILLISECOND, HOUR)?;
-        let headroom = self.headroom.unwrap_or(DEFAULT_HEADROOM);
-        let headroom = Ratio::new(headroom)
-            .filter(|ratio| ratio.get() > 0.0)
-            .ok_or_else(|| ConfigError::out_of_range("headroom".into(), headroom, "a number above 0 and at most 1"))?;
-        let retry_budget = self.retry_budget.unwrap_or(DEFAULT_RETRY_BUDGET);
-        let retry_budget = Ratio::new(retry_budget)
-            .ok_or_else(|| ConfigError::out_of_range("retryBudget".into(), retry_budget, "a number from 0 to 1"))?;
-        let bounce_price = self.bounce_price.unwrap_or(DEFAULT_BOUNCE_PRICE);
-        if !(0.0..=10.0).contains(&bounce_price) {
-            return Err(ConfigError::out_of_range("bouncePrice".into(), bounce_price, "a number from 0 to 10"));
-        }
-        Ok(ServiceParameters {
-            routing: self.routing.unwrap_or_default(),
-            retries,
-            route_retries: RouteRetries::read(self.route_retries, &self.virtual_service_retries)?,
-            retry_budget,
-            bounce_price,
-            reset_interval,
-            capacity: match &self.capacity {
-                Some(spec) => spec.validate().map_err(|error| error.under("capacity"))?,
-                None => CapacityParameters::Unlimited,
-            },
-            headroom,
-            max_chips,
-            concurrency: match self.concurrency {
-                Some(places) => Some(Concurrency::new(integer("concurrency", Some(places), 1, 1, 100_000)?)),
-                None => None,
-            },
-            hold: self.concurrency.is_some() && self.hold.unwrap_or(true),
-            max_queue_wait: duration(
-                "maxQueueWait",
-                self.max_queue_wait.as_deref(),
-                DEFAULT_MAX_QUEUE_WAIT,
-                MILLISECOND,
-                HOUR,
-            )?,
-            body_limit: integer("bodyLimit", self.body_limit, DEFAULT_BODY_LIMIT, 1 << 10, 1 << 30)?,
-            stream_idle: duration(
-                "streamIdle",
-                self.stream_idle.as_deref(),
-                DEFAULT_STREAM_IDLE,
-                LEAST_STREAM_IDLE,
-                HOUR,
-            )?,
-            slo: optional_duration("slo", self.slo.as_deref())?,
-            slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
-            orca: self.orca.unwrap_or(false),
-            debug_headers: self.debug_headers.unwrap_or(false),
-            endpoints: self.endpoints.as_deref().map(|texts| endpoints("endpoints", texts)).transpose()?,
-            endpoints_by_port: try_inserted(
-                (self.endpoints_by_port.iter()).map(|(port, texts)| Ok((*port, of_port(*port, texts)?))),
-            )?,
-        })
-    }
-
-    /// The values of this spec, and those of `base` where it has none.
-    #[must_use]
-    pub fn or(self, base: Self) -> Self {
-        // Destructured in full, so that a new field cannot be forgotten.
-        let Self {
-            routing,
-            retries,
-            route_retries,
-            virtual_service_retries,
-            retry_budget,
-            bounce_price,
-            reset_interval,
-            capacity,
-            headroom,
-            max_chips,
-            concurrency,
-            hold,
-            max_queue_wait,
-            body_limit,
-            stream_idle,
-            slo,
-            slo_grace,
-            orca,
-            debug_headers,
-            endpoints,
-            endpoints_by_port,
-        } = self;
-        Self {
-            routing: routing.or(base.routing),
-            retries: retries.or(base.retries),
-            route_retries: route_retries.or(base.route_retries),
-            virtual_service_retries: inserted(base.virtual_service_retries.into_iter().chain(virtual_service_retries)),
-            retry_budget: retry_budget.or(base.retry_budget),
-            bounce_price: bounce_price.or(base.bounce_price),
-            reset_interval: reset_interval.or(base.reset_interval),
-            capacity: capacity.or(base.capacity),
-            headroom: headroom.or(base.headroom),
-            max_chips: max_chips.or(base.max_chips),
-            concurrency: concurrency.or(base.concurrency),
-            hold: hold.or(base.hold),
-            max_queue_wait: max_queue_wait.or(base.max_queue_wait),
-            body_limit: body_limit.or(base.body_limit),
-            stream_idle: stream_idle.or(base.stream_idle),
-            slo: slo.or(base.slo),
-            slo_grace: slo_grace.or(base.slo_grace),
-            orca: orca.or(base.orca),
-            debug_headers: debug_headers.or(base.debug_headers),
-            endpoints: endpoints.or(base.endpoints),
-            endpoints_by_port: if endpoints_by_port.is_empty() { base.endpoints_by_port } else { endpoints_by_port },
-        }
-    }
-}
-
-fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
-    text.map(|text| duration(path, Some(text), HOUR, MILLISECOND, HOUR)).transpose()
-}
-
-fn of_port(port: u16, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    let path = format!("endpointsByPort.{port}");
-    if port == 0 { Err(ConfigError::out_of_range(path, 0, "1 to 65535")) } else { endpoints(&path, texts) }
-}
-
-fn endpoints(path: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    let mut addresses = Vec::with_capacity(texts.len());
-    for (i, text) in texts.iter().enumerate() {
-        let refuse = |allowed: &str| ConfigError::out_of_range(format!("{path}[{i}]"), format!("{text:?}"), allowed);
-        let address: SocketAddr =
-            text.parse().map_err(|_| refuse("ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"))?;
-        if address.port() == 0 {
-            return Err(refuse("ports 1 to 65535"));
-        }
-        addresses.push(address);
-    }
-    addresses.sort_unstable();
-    if let Some(pair) = addresses.windows(2).find(|pair| pair.first() == pair.last()) {
-        let twice = pair.first().map(ToString::to_string).unwrap_or_default();
-        return Err(ConfigError::out_of_range(path.into(), twice, "each address once"));
-    }
-    Ok(addresses)
-}
-
+#[cfg(test)]
+mod canonical_tests;
 #[cfg(test)]
 mod tests;

@@ -156,7 +156,8 @@ fn two_servers_are_listed_again_for_further_retries_and_one_server_is_not() {
 fn a_new_routing_takes_effect_and_the_same_routing_goes_on() {
     let configured = |routing| {
         let endpoints = Some(["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"].map(str::to_owned).to_vec());
-        ServiceSpec { routing: Some(routing), endpoints, ..ServiceSpec::default() }.validate().unwrap()
+        let spec = ServiceSpec { routing: Some(routing), endpoints, ..ServiceSpec::default() };
+        spec.validate().unwrap().with_baseline(routing)
     };
     let mut rng = fastrand::Rng::with_seed(1);
     let mut firsts = |sender: &mut Sender| [1, 2, 3].map(|millis| sender.choose(at(millis), &mut rng)[0]);

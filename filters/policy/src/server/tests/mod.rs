@@ -41,8 +41,13 @@ fn reports_orca_reasons_and_places_as_configured() {
         (server.orca(), server.tells_why(), server.places())
     };
     assert_eq!(of(ServiceSpec::default()), (false, false, None));
-    let all =
-        ServiceSpec { orca: Some(true), debug_headers: Some(true), concurrency: Some(4), ..ServiceSpec::default() };
+    let all = ServiceSpec {
+        orca: Some(true),
+        debug_headers: Some(true),
+        concurrency: Some(4),
+        hold: Some(true),
+        ..ServiceSpec::default()
+    };
     assert_eq!(of(all.clone()), (true, true, Some(requests(4))));
     assert_eq!(of(ServiceSpec { hold: Some(false), ..all }), (true, true, None));
 }

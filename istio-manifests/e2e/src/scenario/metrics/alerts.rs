@@ -110,7 +110,7 @@ async fn allows_one_retry(mesh: &Mesh, one: bool) -> Result<()> {
 /// Five backends that finish 25 requests a second together get 40.
 pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
-    let limits = "concurrency: 2, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";
+    let limits = "concurrency: 2, hold: true, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";
     mesh.set_parameters("shop", limits).await?;
     mesh.capacity_in_force(100_000).await?;
     quiet(mesh, &prometheus).await?;
