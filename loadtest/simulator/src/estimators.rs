@@ -15,7 +15,7 @@ use crate::policies::{Aimd, Gradient2, Inbound, Limited, Mesh, Policy, SenderMod
 use crate::scenario::{Scenario, ScenarioError};
 use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceParameters, ServiceSpec};
-use bloc_policy::units::Timestamp;
+use bloc_policy::units::{Ratio, Timestamp};
 use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use serde::Serialize;

@@ -10,7 +10,7 @@ use std::fmt::{Display, Formatter, Write};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The value was read, but lies outside its range.
-    #[error("{}: {} is not allowed; allowed: {allowed}", text(path), value(value))]
+    #[error("{}: {} is not allowed; allowed: {allowed}", text(path), short(value))]
     OutOfRange {
         /// Where the value is, such as `services.backend.retries`.
         path: String,
@@ -42,7 +42,7 @@ fn text(text: &str) -> Shown<'_> {
 }
 
 /// A value: 60 characters say which one it is.
-pub(super) fn value(text: &str) -> Shown<'_> {
+pub(super) fn short(text: &str) -> Shown<'_> {
     Shown { text, most: 60, end: 29 }
 }
 

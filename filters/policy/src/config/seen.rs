@@ -1,6 +1,6 @@
 //! A value as it stands in a file, whatever its type, for errors that name it.
 
-use super::error::value;
+use super::error::short;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use std::fmt::{Display, Formatter};
@@ -32,7 +32,7 @@ impl Display for Seen {
             Self::Whole(value) => value.fmt(formatter),
             Self::Number(value) if value.is_finite() && value.abs() >= 1e16 => write!(formatter, "{value:e}"),
             Self::Number(value) => value.fmt(formatter),
-            Self::Text(text) => value(&format!("{text:?}")).fmt(formatter),
+            Self::Text(text) => short(&format!("{text:?}")).fmt(formatter),
             Self::List => formatter.write_str("a list"),
             Self::Mapping => formatter.write_str("a mapping"),
         }

@@ -1,4 +1,4 @@
-//! Why an attempt may go to a server, how it is answered, and what each answer does: one row each.
+//! Why an attempt may go to a server, how it was answered, and the effect of each answer.
 
 use crate::wire::load_report::LoadReport;
 
@@ -13,35 +13,35 @@ pub enum Permit {
     Forced,
 }
 
-/// How an attempt ended, as far as the endpoint is concerned.
+/// How an attempt ended, as far as its endpoint is concerned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer {
     /// The application answered, with this report.
     Served(LoadReport),
     /// The server rejected the request, with this report.
     Rejected(LoadReport),
-    /// The server bounced the request because it would take longer than the bid, with this report.
+    /// The server bounced the request because it would have exceeded its bid, with this report.
     Bounced(LoadReport),
-    /// The application answered, and the server sends no report: counts as a chip.
+    /// The application answered, and the server sends no reports. Counts as a chip.
     Unreported,
-    /// The application answered, and the server sends only [ORCA](crate::wire::orca) reports:
-    /// counts as a chip, and its numbers count.
+    /// The application answered, and the server sends only [ORCA](crate::wire::orca) reports.
+    /// Counts as a chip, and the report is used.
     Orca(LoadReport),
-    /// The server rejected the request because it would miss its deadline, with this report.
+    /// The server rejected the request because it would have missed its deadline, with this report.
     RejectedForDeadline(LoadReport),
     /// The application answered with an error, with this report if the server sends BLOC reports.
     Erred(Option<LoadReport>),
-    /// The application answered with another error than those of a server (4xx, or another status
-    /// over gRPC), with this report if the server sends BLOC reports.
+    /// The application answered with an error of the client (4xx, or another gRPC status), with
+    /// this report if the server sends BLOC reports.
     ClientError(Option<LoadReport>),
-    /// There was no connection, the server reset it, or the answer took too long.
+    /// No connection, a reset by the server, or a timeout.
     Failed,
-    /// The caller no longer wanted the answer.
+    /// The caller gave up.
     GivenUp,
 }
 
 impl Answer {
-    /// The report that came with it.
+    /// The report in the answer.
     pub fn report(&self) -> Option<&LoadReport> {
         match self {
             Self::Served(report)
@@ -55,41 +55,40 @@ impl Answer {
     }
 }
 
-/// Who has been heard by an answer.
+/// Who gave a sign of life by answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Nobody,
-    /// Its sidecar, which answers while the application hangs.
+    /// Its sidecar, which also answers while the application hangs.
     Sidecar,
     Application,
 }
 
-/// What becomes of chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chips {
-    /// One more, if the report says so or there is none; and one of those that are owed.
+    /// One more, if the report grants it or there is none, and one of those owed.
     Earned,
-    /// The same, but none that is owed.
+    /// The same, without those owed.
     Granted,
-    /// What the attempt has spent comes back: the server has room, but not for this request.
+    /// The spent chip comes back: the server has room, but not for this request.
     Returned,
-    /// The same; it is owed if it cannot come back.
+    /// The same, or it becomes owed if it cannot come back.
     ReturnedOrOwed,
-    /// Nothing comes back.
+    /// The spent chip is gone.
     Kept,
-    /// Nothing comes back, but what was spent is owed.
+    /// The spent chip becomes owed.
     Owed,
     /// All are gone.
     Lost,
 }
 
-/// When a shut server is open again.
+/// When an answer reopens a shut server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reopens {
     No,
-    /// If the attempt was to find that out.
+    /// If the attempt was a probe.
     Probed,
-    /// The same, and if the answer grants a chip.
+    /// If the attempt was a probe, or the answer grants a chip.
     ProbedOrGranted,
 }
 
@@ -99,28 +98,27 @@ pub(super) enum Leaves {
     No,
     /// For a reset interval.
     Shut,
-    /// For longer, if it fails again and again.
+    /// Longer, if it fails repeatedly.
     Fails,
-    /// For longer, the more attempts it owes an answer.
+    /// Longer, the more attempts are unanswered.
     Hangs,
-    /// If errors count against it, which is still to be found out.
+    /// If errors count against it, which is decided later.
     Errs,
 }
 
-/// The effect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Effect {
     pub heard: Heard,
     pub chips: Chips,
     pub reopens: Reopens,
-    /// Whether the failures before it are no row any more.
+    /// Whether it ends a series of failures.
     pub serves: bool,
     pub leaves: Leaves,
 }
 
 impl Effect {
-    /// `against`: the answer is a failure that counts against its server, as others fail less; or,
-    /// where the caller gave up, the server hangs.
+    /// `against`: the failure counts against its server; or, after the caller gave up, the server
+    /// hangs.
     pub(super) fn of(answer: &Answer, against: bool) -> Self {
         let row = |heard, chips, reopens, serves, leaves| Self { heard, chips, reopens, serves, leaves };
         let (application, sidecar) = (Heard::Application, Heard::Sidecar);

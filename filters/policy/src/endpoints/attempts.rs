@@ -1,4 +1,4 @@
-//! An attempt to a server, from its beginning to its end.
+//! The life of an attempt at a server.
 
 use super::answer::{Effect, Heard, Leaves, Reopens};
 use super::endpoint::Shut;
@@ -7,12 +7,12 @@ use super::{Answer, EndpointId, Endpoints, Permit};
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// A failure of a server that was silent for this part of a reset interval is a timeout.
+/// A failure is a timeout if the server was silent for this fraction of a reset interval.
 const SILENT: u32 = 4;
 
 impl Endpoints {
-    /// Begins an attempt to this server: spends a chip or sets the last event to now, and counts
-    /// the attempt as pending.
+    /// Begins an attempt to this server, which counts as pending. Spends a chip, or else sets the
+    /// last event to now.
     pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
@@ -39,7 +39,7 @@ impl Endpoints {
         Some(permit)
     }
 
-    /// The attempt is over, one pending request less.
+    /// The attempt ended, so it no longer counts as pending.
     pub fn end(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending = endpoint.pending.saturating_sub(1);
@@ -47,7 +47,7 @@ impl Endpoints {
         }
     }
 
-    /// An attempt that was reported as over counts as pending again.
+    /// An attempt that had ended counts as pending again.
     pub fn resume(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending += 1;
@@ -66,19 +66,19 @@ impl Endpoints {
         }
     }
 
-    /// Records how an attempt, sent by this `permit`, was answered. Its [`end`](Self::end) is
-    /// reported separately, because the body of the answer is still to come.
+    /// Records the answer to an attempt with this `permit`. Its [`end`](Self::end) is a separate
+    /// event, because the body of the answer is still to come.
     pub fn answer(&mut self, id: EndpointId, permit: Permit, answer: Answer, now: Timestamp) {
         self.answer_after(id, permit, answer, Duration::MAX, now);
     }
 
-    /// The same, if the attempt `took` so long. One that fails at once has not timed out, however
-    /// long the server has said nothing. [`Effect`] is the table of what follows from which answer.
+    /// The same for an attempt that `took` this long. One that fails at once has not timed out,
+    /// however long the server was silent. [`Effect`] has the table of effects.
     pub fn answer_after(&mut self, id: EndpointId, permit: Permit, answer: Answer, took: Duration, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
-        // The server has been silent since its pending attempts began, or, if one of them began
-        // before its last answer, since that. A caller that gives up within a reset interval proves
-        // nothing, nor does one while a stream is open; a timeout does.
+        // The server has been silent since its pending attempts began, or since its last answer if
+        // one of them began before it. A caller that gives up within a reset interval, or while a
+        // stream is open, proves nothing; a timeout does.
         let no_others = endpoint.unheard >= endpoint.pending;
         let silent = now.since(if no_others { endpoint.unheard_since } else { endpoint.heard });
         let hangs = answer == Answer::GivenUp && no_others && silent >= self.reset_interval;
@@ -119,8 +119,8 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// Keeps what a server says about itself in an answer. Returns whether the answer grants a
-    /// chip, as one without a report does.
+    /// Stores the report in an answer. Returns whether the answer grants a chip, as one without a
+    /// report does.
     pub(super) fn keep_report(&mut self, id: EndpointId, answer: &Answer, now: Timestamp) -> bool {
         let longest = self.reset_interval;
         let Some(endpoint) = self.table.get_mut(id) else { return false };
@@ -131,7 +131,8 @@ impl Endpoints {
             endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(longest));
         }
         if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
-            // A server that was rolled back takes a bid that says the fleet's time for none.
+            // A server that was rolled back cannot read a bid that states the fleet's execution
+            // time.
             endpoint.report.fleet = false;
         }
         answer.report().is_none_or(|report| report.chip)

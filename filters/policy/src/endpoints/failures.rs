@@ -1,52 +1,41 @@
-//! How often a server fails, and which of its failures count against it.
+//! How often a server fails, and which failures count against it
+//! (`filters/adr/0014-failures-and-what-is-not-confirmed.md`).
 //!
-//! A failure is: no connection, a reset by the server, a timeout, an answer of 5xx, or UNAVAILABLE
-//! or INTERNAL over gRPC. A request that its own caller gave up is not a failure.
+//! Failures are: no connection, a reset by the server, a timeout, 5xx, and UNAVAILABLE or INTERNAL.
+//! The failing share `f` (ratio) is an EWMA with weight `w = 0.1`, `m` its mean over the other open
+//! servers. Of a server's failures the share `e / f` counts, with the excess (ratio)
 //!
-//! - failing share `f` (ratio): an EWMA over a server's attempts, weight 0.1 for the newest;
-//! - excess `e = max(0, f - m - 2 * sqrt(w / (2 - w) * m * (1 - m)))` (ratio), with the mean `m` of
-//!   the shares of the other servers that are not shut ([`crate::endpoints`]), and the weight `w`:
-//!   what neither the others nor chance explain;
-//! - of a server's failures the share `e / f` counts against it.
+//! `e = max(0, f - m - 2 * sqrt(w / (2 - w) * m * (1 - m)))`,
 //!
-//! So an error that all servers give, because something that they all depend on is down, changes
-//! nothing, and the first failure among servers that do not fail counts at once.
-//!
-//! An answer with a client's error (4xx, or another status over gRPC) is counted apart, in the same
-//! way. A few of them say nothing: a client may ask for what is not there. They count while the
-//! excess is more than [`MOSTLY`]: then the server gives an answer that its peers do not give, for
-//! example after a bad deployment, or because it limits its rate itself. It gives them fast, and
-//! without this would look like the best server.
-//!
-//! Cold start: no server fails. Failures of a lone server, or of the only one that is not shut,
-//! never count. Cost: some multiplications and a root for a failure, one multiplication for a
-//! success. Not in the papers, which have no failures.
+//! which neither the others nor chance explain. Errors of clients (4xx, other gRPC statuses) are
+//! counted separately, and count only above an excess of [`MOSTLY`], since some are normal. A lone
+//! server's failures never count.
 
 /// The weight of the newest attempt.
 const WEIGHT: f64 = 0.1;
-/// How many standard deviations are put down to chance.
+/// Deviations up to this many standard deviations are chance.
 const CHANCE: f64 = 2.0;
 
-/// Errors of clients count above this excess. A server that gives nothing else reaches it with the
-/// fourth.
+/// Errors of clients count above this excess. A server that returns nothing else reaches it with
+/// the fourth.
 const MOSTLY: f64 = 0.3;
 
-/// A server with a failing share above this has failed lately.
+/// Above this share a server has failed recently.
 const RECENT: f64 = 0.05;
-/// A failing share below this counts as 0.
+/// A smaller share counts as 0.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// The failures of one server, as one sender sees them.
+/// One server's failures, as one sender sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Failures {
     share: f64,
-    /// The part of a failure that is still to count.
+    /// The part of a failure that has not counted yet.
     rest: f64,
-    /// Whether the other servers are compared with this one.
+    /// Whether other servers are compared with this one.
     is_compared: bool,
 }
 
-/// The servers that others are compared with. One that rejects or fails anyway is not among them.
+/// The servers that others are compared with: all that are not shut.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peers {
     shares: f64,
@@ -59,7 +48,7 @@ impl Peers {
         self.count
     }
 
-    /// Recomputes the sum from all servers, without the rounding errors of many additions.
+    /// Recomputes the sum from all servers, to remove rounding errors.
     pub fn renew<'a>(&mut self, all: impl Iterator<Item = &'a Failures>) {
         let mut peers = Self::default();
         all.filter(|failures| failures.is_compared).for_each(|failures| peers.add(failures.share, 1));
@@ -87,7 +76,7 @@ impl Failures {
         }
     }
 
-    /// Whether one of its last seven attempts has failed, or several before.
+    /// Whether one of the last seven attempts failed, or several before.
     pub fn are_recent(&self) -> bool {
         self.share > RECENT
     }
@@ -99,11 +88,11 @@ impl Failures {
         self.share = share;
     }
 
-    /// An attempt has failed. Returns whether that counts against the server.
+    /// An attempt failed. Returns whether that counts against the server.
     pub fn failed(&mut self, peers: &mut Peers) -> bool {
         self.set(self.share + WEIGHT * (1.0 - self.share), peers);
         self.rest += self.excess(peers) / self.share;
-        // 1, but for rounding errors.
+        // 1, except for rounding errors.
         let counts = self.rest >= 1.0 - 1e-6;
         if counts {
             self.rest = 0.0;
@@ -111,7 +100,7 @@ impl Failures {
         counts
     }
 
-    /// An attempt has failed in a way that says something only where most do. Returns whether it
+    /// An attempt failed in a way that is significant only if most attempts do. Returns whether it
     /// counts against the server.
     pub fn mostly_failed(&mut self, peers: &mut Peers) -> bool {
         self.set(self.share + WEIGHT * (1.0 - self.share), peers);
@@ -123,13 +112,13 @@ impl Failures {
         self.set(if self.share >= NEGLIGIBLE { self.share * (1.0 - WEIGHT) } else { 0.0 }, peers);
     }
 
-    /// Forgets what is known of this server.
+    /// Forgets this server's failures.
     pub fn forget(&mut self, peers: &mut Peers) {
         self.set(0.0, peers);
         self.rest = 0.0;
     }
 
-    /// By how much this server fails more often than the others and chance explain.
+    /// By how much this server's failing share exceeds what the others and chance explain (ratio).
     pub fn excess(&self, peers: &Peers) -> f64 {
         let (own, one) = if self.is_compared { (self.share, 1) } else { (0.0, 0) };
         let others = peers.count.saturating_sub(one);
@@ -152,8 +141,8 @@ mod tests {
         (servers, peers)
     }
 
-    /// How many of 10,000 attempts at the first of ten servers count, where it fails `own` of them
-    /// and the others `others`, and its excess in the end.
+    /// The first of ten servers fails `own` of 10,000 attempts, the others `others`: how many
+    /// failures count against the first, and its final excess.
     fn counted(own: f64, others: f64) -> (u32, f64) {
         let mut rng = fastrand::Rng::with_seed(1);
         let ((mut servers, mut peers), mut counted) = (fleet::<10>(), 0);

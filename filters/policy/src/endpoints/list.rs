@@ -1,4 +1,4 @@
-//! Which servers there are, and when a sender forgets one or its report.
+//! The list of servers, and when a sender forgets a server or its report.
 
 use super::endpoint::TOOK_WEIGHT;
 use super::{Endpoint, EndpointId, Endpoints, Row};
@@ -29,7 +29,7 @@ impl Endpoints {
         self.table.iter()
     }
 
-    /// The server at a place. A draw may change the places.
+    /// The server at this place. A draw may change the places.
     pub fn at(&self, place: usize) -> Option<EndpointId> {
         self.all.get(place).copied()
     }
@@ -39,10 +39,9 @@ impl Endpoints {
         self.table.get(id)
     }
 
-    /// The only other server, its last report with at least the requests that this sender has
-    /// there, and for how long an attempt there has been waiting for a sign of it. None if there
-    /// are none or several others; or if it is shut, has failed lately, or has said nothing for
-    /// this long.
+    /// The only other server; its last report, with at least this sender's pending requests as its
+    /// queue; and how long an attempt there has waited for any answer. None if there is not exactly
+    /// one other, or if it is shut, failed recently, or has not reported within `longest`.
     pub fn only_other(
         &self,
         one: EndpointId,
@@ -63,7 +62,7 @@ impl Endpoints {
         self.by_address.get(address).copied()
     }
 
-    /// Adds a server with one chip; one that is known already stays as it is.
+    /// Adds a server with one chip. A known server stays unchanged.
     pub fn add(&mut self, address: &str, now: Timestamp) -> EndpointId {
         if let Some(id) = self.find(address) {
             return id;
@@ -101,13 +100,13 @@ impl Endpoints {
         id
     }
 
-    /// How many requests the servers may have on average, by their chips.
+    /// The mean number of requests that the servers may have, by their chips.
     fn mean_chips(&self) -> u32 {
         let all: u32 = self.table.values().map(|endpoint| endpoint.chips + endpoint.pending).sum();
         all / u32::try_from(self.all.len().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Forgets a server; what its attempts under way report later is ignored.
+    /// Forgets a server, and ignores later results of its attempts.
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
         self.compare(id, false);
@@ -128,7 +127,7 @@ impl Endpoints {
         }
     }
 
-    /// A server without reports has answered after this time.
+    /// A server without reports answered after this time.
     pub fn took(&mut self, id: EndpointId, took: Duration) {
         if let Some(endpoint) = self.table.get_mut(id) {
             let took = took.as_secs_f64();
@@ -136,15 +135,15 @@ impl Endpoints {
         }
     }
 
-    /// This server is the first in the list with this number.
+    /// This server is first in the list with this number.
     pub fn chosen(&mut self, id: EndpointId, number: u64) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.chosen = number;
         }
     }
 
-    /// Forgets the servers without a pending attempt whose last [`meet`](Self::meet) was too long
-    /// ago, which `is_gone` decides by its `explored`.
+    /// Forgets servers without pending attempts whose last [`meet`](Self::meet) was too long ago.
+    /// `is_gone` decides from its `explored`.
     pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
         let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
         let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
@@ -153,7 +152,7 @@ impl Endpoints {
         }
     }
 
-    /// Does the same to one of the servers, each in turn.
+    /// The same for one server per call, in turn.
     pub fn forget_in_turn(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
         let place = usize::try_from(turn).unwrap_or(usize::MAX) % self.all.len().max(1);
         let is_gone = |one: &Endpoint| one.pending == 0 && is_gone(one.met);
@@ -162,8 +161,8 @@ impl Endpoints {
         }
     }
 
-    /// Makes `addresses` the servers: adds new ones, forgets all others, and keeps the state of
-    /// those that stay.
+    /// Makes `addresses` the servers: adds new ones, forgets others, and keeps the state of those
+    /// that stay.
     pub fn replace<'a>(&mut self, addresses: impl IntoIterator<Item = &'a str>, now: Timestamp) {
         let keep: HashSet<EndpointId> = addresses.into_iter().map(|address| self.add(address, now)).collect();
         let gone: Vec<EndpointId> = self.table.keys().filter(|id| !keep.contains(id)).collect();
@@ -172,13 +171,13 @@ impl Endpoints {
         }
     }
 
-    /// Compares the servers with what they all do from now on.
+    /// Recomputes the sums that servers are compared with.
     pub(crate) fn renew_peers(&mut self) {
         self.peers.failures.renew(self.table.values().map(|endpoint| &endpoint.failures));
         self.peers.client_errors.renew(self.table.values().map(|endpoint| &endpoint.client_errors));
     }
 
-    /// Forgets how often this server failed: too long ago.
+    /// Forgets this server's failures, which were too long ago.
     pub(crate) fn forget_failures(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.failures.forget(&mut self.peers.failures);
@@ -188,19 +187,17 @@ impl Endpoints {
 }
 
 impl Endpoints {
-    /// All servers, as a row from which the routing draws.
     pub(crate) fn all(&mut self) -> Row<'_> {
         self.reorder();
         Row { ids: &mut self.all, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
     }
 
-    /// The qualified servers, as a row from which the routing draws.
     pub(crate) fn qualified(&mut self) -> Row<'_> {
         let (ids, table) = (&mut self.qualified, &mut self.table);
         Row { ids, table, place: |endpoint| endpoint.qualified.as_mut() }
     }
 
-    /// Remembers that something has changed which the routing may read at its next choice.
+    /// Marks a server as changed since the routing last looked.
     pub(super) fn note(&mut self, id: EndpointId) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if !endpoint.has_changed {
@@ -209,19 +206,18 @@ impl Endpoints {
         }
     }
 
-    /// The order of the places changes, so a routing that keeps something by place has to look at
-    /// all servers.
+    /// The order of places changes, so a routing that stores data by place must look at all
+    /// servers.
     pub(super) fn reorder(&mut self) {
         self.order += 1;
         self.show_changes(|_, _| {});
     }
 
-    /// How often the order of the places has changed.
     pub(crate) fn order(&self) -> u64 {
         self.order
     }
 
-    /// Shows the routing each server that has changed since it looked.
+    /// Shows the routing each server that changed since it last looked.
     pub(crate) fn show_changes(&mut self, mut look: impl FnMut(EndpointId, &Endpoint)) {
         for id in self.changed.drain(..) {
             if let Some(endpoint) = self.table.get_mut(id) {

@@ -1,14 +1,14 @@
 //! Which servers qualify for an attempt: those with a chip, and those whose reset interval has
-//! passed. The others wait, in the order in which their intervals end.
+//! passed. The others wait, ordered by the end of their intervals.
 
 use super::{Endpoint, EndpointId, Endpoints};
 use crate::units::Timestamp;
 
-/// So many servers that do not qualify are looked at, so that a choice among many costs no more.
+/// How many waiting servers to check for being shut, which bounds the cost of a choice.
 const LOOKED_AT: usize = 64;
 
 impl Endpoints {
-    /// Moves every server whose interval has passed by `now` to the qualified ones.
+    /// Qualifies every server whose interval has passed by `now`.
     pub fn requalify(&mut self, now: Timestamp) {
         while let Some(&(last_event, id)) = self.waiting.first() {
             if now.since(last_event) < self.reset_interval {
@@ -19,8 +19,8 @@ impl Endpoints {
         }
     }
 
-    /// The servers that do not qualify, in the order in which their intervals end; of the first
-    /// [`LOOKED_AT`], those that are shut come last.
+    /// The servers that do not qualify, by the end of their intervals. Of the first [`LOOKED_AT`],
+    /// shut ones come last.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = EndpointId> {
         let all = self.waiting.iter().map(|&(_, id)| id);
         let (first, rest) = (all.clone().take(LOOKED_AT), all.skip(LOOKED_AT));
@@ -43,7 +43,7 @@ impl Endpoints {
         }
     }
 
-    /// Sets the last event, and moves a server that waits to its new place in the order.
+    /// Sets the last event, and reorders a waiting server.
     pub(super) fn restart(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if self.waiting.remove(&(endpoint.last_event, id)) {
@@ -52,7 +52,7 @@ impl Endpoints {
         endpoint.last_event = now;
     }
 
-    /// Puts the server among the qualified or the waiting ones, by its chips and its last event.
+    /// Makes the server qualified or waiting, according to its chips and last event.
     pub(super) fn settle(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
         let last_event = endpoint.last_event;

@@ -1,11 +1,10 @@
-//! Rows of servers, from which a routing draws.
+//! Rows of servers that routings draw from.
 
 use super::endpoint::{Endpoint, EndpointId};
 use crate::units::Timestamp;
 use slotmap::SlotMap;
 
-/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a
-/// swap.
+/// A dense array of endpoints in arbitrary order, so drawing without replacement is a swap.
 pub(crate) struct Row<'a> {
     pub(super) ids: &'a mut Vec<EndpointId>,
     pub(super) table: &'a mut SlotMap<EndpointId, Endpoint>,
@@ -17,18 +16,17 @@ impl Row<'_> {
         self.ids.len()
     }
 
-    /// The server at `at`.
     pub(crate) fn id(&self, at: usize) -> Option<EndpointId> {
         self.ids.get(at).copied()
     }
 
-    /// Requests of this sender that are pending at the server at `at`.
+    /// This sender's pending requests at the server at `at`.
     pub(crate) fn pending(&self, at: usize) -> u32 {
         self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
     }
 
-    /// What says against the server at `at` as the first one of a request: that it has just bounced
-    /// one although none is pending there, and its pending requests.
+    /// The rank of the server at `at` for a first attempt, lower is better: whether it has just
+    /// bounced and nothing is pending there, then its pending requests.
     pub(crate) fn against(&self, at: usize, now: Timestamp) -> (bool, u32) {
         let endpoint = self.ids.get(at).and_then(|&id| self.table.get(id));
         endpoint.map_or((true, u32::MAX), |endpoint| {
@@ -36,7 +34,7 @@ impl Row<'_> {
         })
     }
 
-    /// Moves the server at `at` to `to` (and the one there to `at`), and returns its id.
+    /// Swaps the servers at `at` and `to`, and returns the id of the first.
     pub(crate) fn set_aside(&mut self, at: usize, to: usize) -> Option<EndpointId> {
         let id = *self.ids.get(at)?;
         let other = *self.ids.get(to)?;

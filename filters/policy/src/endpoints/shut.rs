@@ -1,26 +1,25 @@
-//! Which servers are left alone, and with which the others are compared.
+//! Which servers are left alone, and which ones others are compared with.
 
 use super::endpoint::Shut;
 use super::{EndpointId, Endpoints};
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Failures within this part of a reset interval are one.
+/// Failures within this fraction of a reset interval count as one.
 const TOGETHER: u32 = 100;
 
-/// A server that does not answer, or fails again and again, is left alone for at most this many
-/// reset intervals.
+/// The most reset intervals for which a server that hangs or fails repeatedly is left alone.
 const MOST_INTERVALS: u32 = 8;
 
-/// How much longer than a reset interval a server is left alone that has not answered the last
+/// How much longer than a reset interval to leave a server alone that has not answered the last
 /// `unheard` attempts: an interval for each but the first.
 pub(super) fn silence(unheard: u32, reset_interval: Duration) -> Duration {
     reset_interval * (unheard.clamp(1, MOST_INTERVALS) - 1)
 }
 
 impl Endpoints {
-    /// An attempt turned out to be an error. `answered`: the server seemed to have served it, and
-    /// earned a chip, and perhaps one that it was owed.
+    /// An attempt turned out to be an error. `answered`: it had counted as served, and had earned a
+    /// chip and perhaps an owed one.
     pub fn erred(&mut self, id: EndpointId, answered: bool, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if answered {
@@ -34,7 +33,7 @@ impl Endpoints {
         self.turned_out(id, counts, now);
     }
 
-    /// Likewise an error of the client.
+    /// The same for an error of the client.
     pub fn client_erred(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let counts = endpoint.client_errors.mostly_failed(&mut self.peers.client_errors);
@@ -46,7 +45,8 @@ impl Endpoints {
         self.turned_out(id, counts, now);
     }
 
-    /// An answer turned out to be an error, which `counts` against its server or not.
+    /// Applies an answer that turned out to be an error. `counts`: whether it counts against the
+    /// server.
     fn turned_out(&mut self, id: EndpointId, counts: bool, now: Timestamp) {
         if !counts {
             self.restart(id, now);
@@ -58,11 +58,11 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// Leaves a server alone because a failure counts against it: for a reset interval, and for
-    /// [`MOST_INTERVALS`] if it is not the first since the server served last, or if the server was
-    /// silent (`times_out`): a probe of such a server costs its request as long again. Failures at
-    /// the same time, such as those of all requests on a connection that breaks, are one. A failure
-    /// never shortens what an earlier one has set.
+    /// Leaves a server alone because a failure counts against it: for a reset interval, or for
+    /// [`MOST_INTERVALS`] if it is not the first failure since the server last served, or if the
+    /// server was silent (`times_out`), since probing such a server costs a request a timeout.
+    /// Simultaneous failures, as of all requests on a broken connection, count as one. A failure
+    /// never shortens the interval.
     pub(super) fn fails(&mut self, id: EndpointId, times_out: bool, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if endpoint.strikes == 0 || now.since(endpoint.struck) > self.reset_interval / TOGETHER {
@@ -78,8 +78,7 @@ impl Endpoints {
         self.shut(id, from);
     }
 
-    /// Leaves a server that hangs alone like one that failed; the more attempts it has not
-    /// answered, the longer.
+    /// Leaves a server that hangs alone, longer for each unanswered attempt.
     pub(super) fn hangs(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
         let asked = now.after(silence(endpoint.unheard, self.reset_interval));
@@ -110,8 +109,8 @@ impl Endpoints {
         }
     }
 
-    /// Leaves a server alone for a reset interval: it was not in the cluster when an attempt should
-    /// have gone to it, or its answers ask for that.
+    /// Leaves a server alone for a reset interval: it was not in the cluster, or its answers ask
+    /// for it.
     pub fn leave_alone(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);
         if let Some(endpoint) = self.table.get_mut(id) {

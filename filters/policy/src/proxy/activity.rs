@@ -1,34 +1,30 @@
-//! Whether a stream carries anything: a long stream that does not is no work.
+//! Whether a stream carries anything; an idle stream is no load.
 //!
-//! The filter that counts a stream looks from time to time how many bytes it has carried in each
-//! direction. A stream falls idle when neither number changes for a whole `T` (the parameter
-//! `streamIdle`). The first look that finds a change makes it count again. With looks every `T / 2`
-//! a stream falls idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2`
-//! of the next.
-//!
-//! Cold start: the time starts at the first look. Cost: 32 bytes a stream. Not in the paper, whose
-//! requests are short.
+//! A filter looks at the bytes of a stream from time to time. The stream becomes idle when they
+//! have not changed for `T` (the parameter `streamIdle`), and counts again at the next look that
+//! finds a change. With looks every `T / 2` it becomes idle `T` to `1.5 T` after its last byte, and
+//! counts again within `T / 2`. Not in the paper. Reasons: `filters/adr/0012-idle-streams.md`.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Bytes that a stream has carried, of the request and of the response.
+/// Bytes that a stream has carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Of the request.
+    /// Bytes of the request.
     pub request: u64,
-    /// Of the response.
+    /// Bytes of the response.
     pub response: u64,
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It counts, or not, as before.
+    /// No change.
     None,
-    /// From now on it does not count.
+    /// The stream no longer counts.
     Idle,
-    /// From now on it counts again.
+    /// The stream counts again.
     Active,
 }
 
@@ -36,18 +32,18 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     carried: Carried,
-    /// When these numbers were seen first; none before the first look.
+    /// When these numbers were first seen; none before the first look.
     since: Option<Timestamp>,
     is_idle: bool,
 }
 
 impl Activity {
-    /// Whether it is idle, so that it does not count.
+    /// Whether the stream is idle, and does not count.
     pub fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// A look at the stream, which has `carried` this much by now; `idle_after` is `T`.
+    /// Looks at the stream, which has `carried` this much; `idle_after` is `T`.
     pub fn look(&mut self, carried: Carried, idle_after: Duration, now: Timestamp) -> Change {
         let since = *self.since.get_or_insert(now);
         if self.carried != carried {

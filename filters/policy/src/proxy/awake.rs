@@ -1,5 +1,5 @@
-//! Since when a thread runs: one that was itself stopped, throttled or blocked must not treat
-//! missing signs of others from that time as their crash.
+//! Since when a thread has been running. A thread that was stopped, throttled or blocked must not
+//! take signs of life that it missed for crashes of others.
 
 use crate::units::Timestamp;
 use std::time::Duration;
@@ -15,8 +15,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// To be called while the thread runs. Returns since when it has been called at least every
-    /// [`STALL`].
+    /// Call this while the thread runs. Returns since when it was called at least every [`STALL`].
     pub fn look(&mut self, now: Timestamp) -> Timestamp {
         if now.since(self.looked) > STALL {
             self.since = now;

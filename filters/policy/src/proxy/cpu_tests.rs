@@ -4,7 +4,7 @@ use super::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The data of some threads. Another thread writes first, once.
+/// Shared data. Another thread writes first, once.
 #[derive(Default)]
 struct Data(RefCell<HashMap<String, (Vec<u8>, u32)>>, RefCell<Option<ServerCpu>>);
 

@@ -1,49 +1,44 @@
-//! Fail-open after crashes: when the filters pass everything because they crash too often.
+//! When the filters fail open because they crash too often.
 //!
-//! A crash ends the VM of one thread and costs the requests in it. The next request starts a new
-//! VM. That is right after a rare fault, and wrong when a request that crashes the VM comes again
-//! and again: each crash costs the other requests in the VM, too. So a VM that starts when there
-//! were [`LIMIT`] crashes within the last [`WINDOW`] fails open until the first of them leaves the
-//! window: it passes everything and reads nothing that could crash it.
+//! A crash ends the VM of one thread and costs all of its requests; the next request starts a new
+//! VM. A request that comes again and again would repeat this. So a VM that starts after [`LIMIT`]
+//! crashes within [`WINDOW`] passes everything unread until the first of them leaves the window.
 //!
-//! One Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a
-//! thread looks when its VM starts, not at each request. Cold start: no crashes are known. Cost:
-//! reading up to 24 bytes when a VM starts. Not in the paper.
+//! A thread checks this only when its VM starts, so one Envoy has at most `LIMIT + threads - 1`
+//! crashes in a window. Not in the paper.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Crashes count for this long. A new VM mends a fault that needs days to build up; a fault that
-/// comes with requests recurs sooner than this.
+/// How long a crash counts. Faults of requests recur sooner; a new VM cures slower ones.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// This many crashes within the window are too many: one is an accident, and two may be the same
-/// accident in other threads.
+/// Too many crashes in a window. Two may be one accident that hit two threads.
 pub const LIMIT: usize = 3;
 
-/// The last crashes of all threads of one Envoy, the latest last.
+/// The last crashes of all threads of one Envoy, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crashes(Vec<Timestamp>);
 
 impl Crashes {
-    /// Reads shared bytes; none if they are not what [`encode`](Self::encode) writes.
+    /// Reads shared bytes; no crashes if [`encode`](Self::encode) did not write them.
     pub fn decode(bytes: &[u8]) -> Self {
         let (times, []) = bytes.as_chunks::<8>() else { return Self::default() };
         Self(times.iter().map(|time| Timestamp::from_nanos(u64::from_le_bytes(*time))).collect())
     }
 
-    /// The bytes to be shared: a time of eight bytes for each of the last [`LIMIT`] crashes.
+    /// The bytes to share: eight for each of the last [`LIMIT`] crashes.
     pub fn encode(&self) -> Vec<u8> {
         self.0.iter().flat_map(|time| time.as_nanos().to_le_bytes()).collect()
     }
 
-    /// Notes a crash.
+    /// Records a crash.
     pub fn record(&mut self, now: Timestamp) {
         self.0.push(now);
         let surplus = self.0.len().saturating_sub(LIMIT);
         self.0.drain(..surplus);
     }
 
-    /// Until when to fail open; none: not at all.
+    /// When fail-open ends; none: no fail-open.
     pub fn fail_open_until(&self, now: Timestamp) -> Option<Timestamp> {
         let surplus = self.0.len().checked_sub(LIMIT)?;
         let first = self.0.get(surplus).filter(|first| **first <= now)?;

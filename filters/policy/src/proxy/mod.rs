@@ -1,12 +1,12 @@
-//! How the threads of one proxy share what they know, and what each knows of itself.
+//! What the threads of one proxy share, and what each knows of itself.
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`shared`] | the memory and the messages that threads share |
-//! | [`roster`] | which threads there are |
+//! | [`shared`] | the data that threads share |
+//! | [`roster`] | which threads and services there are |
 //! | [`awake`] | whether a thread was stopped, and so missed what others did |
-//! | [`crashes`] | when a worker fails open because the proxy's VMs crashed too often |
-//! | [`cpu`] | what the application has of CPU, and how the threads share that |
+//! | [`crashes`] | when a worker fails open because VMs crashed too often |
+//! | [`cpu`] | how much CPU the application has, and how threads share that |
 //! | [`activity`] | when a stream is idle and does not count |
 
 pub mod activity;

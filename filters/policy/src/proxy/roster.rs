@@ -1,10 +1,8 @@
 //! Three lists that the threads of one proxy share: the VMs that are notified of new parameters,
-//! the services that any thread has seen, and the services that any thread stands in front of. Each
-//! thread adds to them, and no entry is lost to another thread's.
+//! the services that any thread has seen, and the services that any thread serves.
 //!
-//! A service stays in its lists as long as the proxy has a VM. A sidecar learns its services from
-//! requests, and a service without requests need not be gone. So a pod that another Service has
-//! taken over without a restart goes on as a server of both.
+//! A sidecar learns services from requests, and a quiet one may still exist. So services stay
+//! listed as long as the proxy has a VM. A pod that changes its Service while running serves both.
 
 use crate::proxy::shared::Shared;
 use crate::units::inserted::inserted;
@@ -13,16 +11,15 @@ use std::collections::BTreeSet;
 const SEEN_KEY: &str = "bloc/seen";
 const SERVED_KEY: &str = "bloc/served";
 const VMS_KEY: &str = "bloc/vms";
-/// The most VMs that are told of news. If there are more, they were created anew after crashes, and
-/// most of them are gone.
+/// Most VMs that are notified. If there are more, crashes have replaced most of them.
 const MAX_VMS: usize = 256;
-/// How often a step is tried when other threads write in between.
+/// Attempts at a step when other threads write in between.
 const TRIES: usize = 1000;
-/// The most services that are asked for, and the most bytes of their names. The control plane takes
-/// 1,000, in a body of 96 KiB, of which latencies take 32.
+/// Most seen services, and most bytes of their names. The control plane accepts 1,000 services in a
+/// body of 96 KiB, 32 of which are for latencies.
 const SEEN: Room = Room { services: 1_000, bytes: 44 << 10 };
-/// The same of services that a proxy reports to stand in front of: with their load some 400 bytes
-/// each, in the rest of that body. A sidecar has one or a few.
+/// The same for served services, which take some 400 bytes each with their load, from the rest of
+/// that body. A sidecar has one or a few.
 const SERVED: Room = Room { services: 20, bytes: 2 << 10 };
 
 struct Room {
@@ -35,7 +32,7 @@ pub fn seen(shared: &impl Shared) -> BTreeSet<String> {
     names(&shared.get(SEEN_KEY).0.unwrap_or_default())
 }
 
-/// The services that any thread stands in front of.
+/// The services that any thread serves.
 pub fn served(shared: &impl Shared) -> BTreeSet<String> {
     names(&shared.get(SERVED_KEY).0.unwrap_or_default())
 }
@@ -43,22 +40,22 @@ pub fn served(shared: &impl Shared) -> BTreeSet<String> {
 /// The result of adding services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// New ones were added, and none is left out.
+    /// New ones were added, and all fit.
     Some,
-    /// All were there.
+    /// All were listed already.
     Nothing,
-    /// As many were added as there is room for; others are left out.
+    /// There was no room for all; as many as fit were added.
     NoRoom,
-    /// Another thread was faster: try again.
+    /// Another thread wrote in between: try again.
     NotYet,
 }
 
-/// Adds services to those that were seen, as many as there is room for.
+/// Adds as many seen services as there is room for.
 pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SEEN_KEY, new, &SEEN)
 }
 
-/// Adds services to those that any thread stands in front of, as many as there is room for.
+/// Adds as many served services as there is room for.
 pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SERVED_KEY, new, &SERVED)
 }
@@ -82,13 +79,13 @@ fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, room: &Room) -> 
     if shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas) { added } else { Added::NotYet }
 }
 
-/// The VMs that are told of news.
+/// The VMs to notify.
 pub fn vms(shared: &impl Shared) -> Vec<u64> {
     let value = shared.get(VMS_KEY).0.unwrap_or_default();
     value.chunks_exact(8).filter_map(|id| id.try_into().ok().map(u64::from_le_bytes)).collect()
 }
 
-/// Adds this VM to those that are told of news; false if another thread was faster: try again.
+/// Adds this VM to those to notify; false if another thread wrote in between: try again.
 pub fn list(shared: &impl Shared, vm: u64) -> bool {
     let (value, cas) = shared.get(VMS_KEY);
     let mut value = value.unwrap_or_default();
@@ -98,7 +95,7 @@ pub fn list(shared: &impl Shared, vm: u64) -> bool {
     shared.set(VMS_KEY, &value, cas)
 }
 
-/// Removes this VM from those that are told of news: nobody would read what is sent to it.
+/// Removes this VM from those to notify.
 pub fn unlist(shared: &impl Shared, vm: u64) {
     for _ in 0..TRIES {
         let (Some(value), cas) = shared.get(VMS_KEY) else { return };

@@ -1,22 +1,18 @@
-//! The data that the threads of one proxy share: values under keys, each guarded by a number that
-//! changes whenever the value is set.
+//! The data that the threads of one proxy share: values under keys, changed by compare-and-swap.
 //!
-//! The host gives no number to a key without a value, and takes the number 0 for "in any case". So
-//! a thread that finds nothing and then sets with 0 overwrites what another thread has put there in
-//! between. Reading therefore gives [`Cas::ABSENT`] where there is nothing. With it the host stores
-//! a value only if there is still none.
+//! The host gives no number to an absent value, and takes 0 for "in any case". A thread that found
+//! nothing and wrote with 0 would overwrite another thread's new value. So reading an absent value
+//! gives [`Cas::ABSENT`], and a write with that succeeds only if the value is still absent.
 
-/// The number that guards a value.
+/// The number of a value, which each write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cas(u32);
 
 impl Cas {
     /// There is no value.
     ///
-    /// A value is stored with this number if the key has none, whatever the number is. If the key
-    /// has a value by then, the numbers differ and nothing is stored. They are equal only if the
-    /// host has given just that value this number. It counts from 1 on, so it gets there after four
-    /// billion sets.
+    /// The host accepts any number while the key is absent. Once there is a value, its number
+    /// differs: the host counts from 1, and would reach this one after four billion writes.
     pub const ABSENT: Self = Self(u32::MAX);
 
     /// The number that the host gave.
@@ -32,10 +28,10 @@ impl Cas {
 
 /// The data that the threads share.
 pub trait Shared {
-    /// A value, if there is one, and its number.
+    /// The value, if any, and its number.
     fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas);
-    /// Sets a value if its number is still `cas`; whether it was set.
+    /// Sets a value if its number is still `cas`. Returns whether it did.
     fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool;
-    /// Sets a value in any case.
+    /// Sets a value unconditionally.
     fn overwrite(&self, key: &str, value: &[u8]);
 }

@@ -1,21 +1,13 @@
 //! BLOC's server selection (paper, section 5.4.3, algorithm 4).
 //!
-//! Two distinct servers are drawn among those that qualify (a chip, or the reset interval has
-//! passed, see [`crate::endpoints`]), and the one with fewer pending requests of this sender is
-//! tried. The list for the retries goes on in the same way, without repeating a server. Cost: two
-//! draws and a comparison for each place of the list, whatever the number of servers.
+//! Draws two distinct qualified servers ([`crate::endpoints`]) and tries the one with fewer pending
+//! requests of this sender. Retries continue the same way, without repeats. For a first attempt
+//! with a bid, compares [`LOOKS`] servers (`filters/adr/0019-the-fleets-execution-time.md`); one
+//! that has just bounced ranks last, because it always looks idle.
 //!
-//! A sender that has many of the requests sees much of the queues, and two choices waste that. So
-//! for the first attempt bids compare the [`LOOKS`] servers that follow a random one. A server that
-//! bounces has no pending requests, and would win always; so one that bounced an attempt less than
-//! one of its execution times ago comes after the others.
-//!
-//! Deviations from the paper:
-//! 1. two *distinct* servers are compared (drawing one twice compares nothing);
-//! 2. a list is drawn at once, without replacement, where the paper draws anew for each retry and
-//!    may ask a server that has just rejected;
-//! 3. where no server qualifies, the paper's loop never ends: here the others follow, those that
-//!    are not shut first, then by the end of their intervals.
+//! Deviations from the paper: the two servers are distinct; the list is drawn once, without
+//! replacement; if no server qualifies, the others follow instead of an endless loop, shut ones
+//! last.
 
 use super::contract::Routing;
 use super::two_choices::{draw_best_of, draw_better_of_two};
@@ -27,7 +19,7 @@ use crate::units::rng::Rng;
 /// BLOC's selection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bloc {
-    /// How many servers are compared for the first attempt; 0: two, as in the paper.
+    /// How many servers to compare for the first attempt; 0 means two, as in the paper.
     pub looks: usize,
 }
 

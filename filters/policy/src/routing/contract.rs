@@ -1,4 +1,4 @@
-//! What a routing is, and what it is told.
+//! The interface of a routing, and the events it learns from.
 
 use crate::config::ServiceParameters;
 use crate::endpoints::{Answer, EndpointId, Endpoints};
@@ -7,19 +7,19 @@ use crate::units::rng::Rng;
 use crate::wire::bid::Bid;
 use std::time::Duration;
 
-/// The position of a bid among those of a request.
+/// Which of a request's bids this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BidPosition {
-    /// The first is 0.
+    /// Counts from 0.
     pub number: usize,
-    /// How many bids the request may make.
+    /// The most bids the request may make.
     pub of: usize,
 }
 
-/// What happens to a sender.
+/// What happens at a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// A request comes at this time, which may be sent without a list.
+    /// A request arrived, possibly one that goes without a list.
     Request(Timestamp),
     /// An attempt to this server begins.
     Began {
@@ -28,37 +28,37 @@ pub enum Event<'a> {
         /// When.
         now: Timestamp,
     },
-    /// An attempt to this server is over, or does not count as pending any more.
+    /// An attempt to this server ended, or no longer counts as pending.
     Ended(EndpointId),
-    /// A server answered an attempt with this bid after `took`.
+    /// A server answered an attempt.
     Answered {
         /// The server.
         endpoint: EndpointId,
-        /// The bid of the attempt; none: without limit.
+        /// The attempt's bid; none: no limit.
         bid: Option<Bid>,
-        /// The time from sending the attempt to its answer.
+        /// From sending the attempt to its answer.
         took: Duration,
-        /// What it answered.
+        /// The answer.
         answer: &'a Answer,
         /// When.
         now: Timestamp,
     },
-    /// A server has rejected an attempt because it is full; the answer is an event of its own.
+    /// A server rejected an attempt because it is full. The answer is a separate event.
     Full,
-    /// Envoy did not retry a bounce at this time.
+    /// Envoy did not retry a bounce.
     Overflowed(Timestamp),
 }
 
-/// A way to choose servers, with all that it knows for that.
+/// A way to choose servers, with its state.
 pub trait Routing: Sized {
-    /// A routing that knows nothing yet.
+    /// A routing without any knowledge.
     fn new(parameters: &ServiceParameters) -> Self;
 
-    /// Applies new parameters; what it knows stays.
+    /// Applies new parameters and keeps its knowledge.
     fn configure(&mut self, _parameters: &ServiceParameters) {}
 
-    /// Puts up to `length` distinct servers into `list` (which is emptied first), in the order in
-    /// which they are to be tried; fewer only if there are fewer.
+    /// Clears `list` and puts up to `length` distinct servers into it, in the order to try them;
+    /// fewer only if there are fewer servers.
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,
@@ -68,7 +68,7 @@ pub trait Routing: Sized {
         list: &mut Vec<EndpointId>,
     );
 
-    /// The expected response time of the best server at the last choice, if it is known.
+    /// The expected response time of the best server at the last choice, if known.
     fn expected(&self) -> Option<Duration> {
         None
     }
@@ -78,16 +78,16 @@ pub trait Routing: Sized {
         0
     }
 
-    /// The bid of this turn, whatever server it goes to; none: without limit.
+    /// The bid at this position, for any server; none: no limit.
     fn price(&self, _turn: BidPosition) -> Option<Duration> {
         None
     }
 
-    /// The bid of an attempt that begins at this server; none: without limit.
+    /// The bid of an attempt to this server; none: no limit.
     fn bid(&self, _endpoints: &Endpoints, _endpoint: EndpointId, _turn: BidPosition, _now: Timestamp) -> Option<Bid> {
         None
     }
 
-    /// Learns from what happened, after `endpoints` has.
+    /// Learns from an event, after `endpoints` has.
     fn learn(&mut self, _event: &Event<'_>, _endpoints: &Endpoints) {}
 }

@@ -1,8 +1,9 @@
-//! Least request with two choices: of two distinct servers drawn at random the one with fewer
-//! pending requests of this sender.
+//! Least request: of two distinct random servers, the one with fewer pending requests of this
+//! sender.
 //!
-//! Envoy's default and the paper's baseline (there "Least Connection", section 5.2); Mitzenmacher,
-//! "The power of two choices in randomized load balancing", 2001. Cost: two draws a place.
+//! Envoy's default, and the paper's baseline ("Least Connection", section 5.2). Source:
+//! Mitzenmacher, "The power of two choices in randomized load balancing", 2001. Cost: two draws for
+//! each place.
 
 use super::contract::Routing;
 use super::two_choices::draw_better_of_two;

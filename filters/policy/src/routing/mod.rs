@@ -1,11 +1,8 @@
 //! Routing: which servers a request tries, and in which order.
 //!
-//! What a sender knows of the servers is not here but in `endpoints`. Whether a request may be sent
-//! again is in `retries` and `retry_budget`.
-//!
-//! Every one is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the
-//! others for the retries, and learns from [`Event`]s. [`Router`] is the one that the parameters
-//! ask for.
+//! Each [`Routing`] lists distinct endpoints, for the first attempt and the retries, and learns
+//! from [`Event`]s. The parameters select the [`Router`]. `endpoints` keeps what a sender knows
+//! about servers; `retries` and `retry_budget` limit retries.
 
 pub mod bid;
 mod bloc;

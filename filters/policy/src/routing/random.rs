@@ -1,5 +1,5 @@
-//! Uniformly at random, without repeating a server: a baseline without any information. Cost: a
-//! draw a place.
+//! Uniformly random servers without repeats: a baseline that uses no information. Cost: a draw for
+//! each place.
 
 use super::contract::Routing;
 use crate::config::ServiceParameters;

@@ -1,5 +1,5 @@
-//! One server after the other; retries go on with the next ones. Every sender starts at a server
-//! drawn at random, so that many senders do not march in step. Cost: one look a place.
+//! Round robin. Each sender starts at a random server, so that senders do not move in lockstep.
+//! Cost: one look for each place.
 
 use super::contract::Routing;
 use crate::config::ServiceParameters;

@@ -1,4 +1,4 @@
-//! The routing that the parameters of a service ask for, from the table in [`crate::config`].
+//! The routing that a service's parameters select, generated from the table in [`crate::config`].
 
 use super::contract::{BidPosition, Event, Routing};
 use crate::config::{RoutingKind, ServiceParameters, routing::routings};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 macro_rules! router {
     ($($(#[$doc:meta])+ $kind:ident $name:literal $of:tt $module:ident $type:ident,)+) => {
-        /// The routing that the parameters ask for.
+        /// The routing that the parameters select.
         #[derive(Clone, Debug)]
         pub enum Router {
             $($(#[$doc])+ $kind(super::$module::$type),)+
@@ -23,7 +23,7 @@ macro_rules! router {
                 }
             }
 
-            /// Another routing begins anew.
+            /// Switching to another routing discards what the old one knew.
             fn configure(&mut self, parameters: &ServiceParameters) {
                 match (&mut *self, parameters.routing()) {
                     $((Self::$kind(routing), RoutingKind::$kind) => routing.configure(parameters),)+

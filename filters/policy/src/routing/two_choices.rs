@@ -1,16 +1,16 @@
-//! Two choices: how both BLOC and least request draw servers. Bids look at more for the first one.
+//! How BLOC, bids and least request draw servers from a row.
 //!
-//! Mitzenmacher, "The power of two choices in randomized load balancing", 2001. Cost: two draws and
-//! a comparison for each server drawn; [`draw_best_of`] one draw, and a comparison for each server
-//! that it looks at.
+//! Source: Mitzenmacher, "The power of two choices in randomized load balancing", 2001. Cost: two
+//! draws and a comparison for each server. [`draw_best_of`]: one draw, and a comparison for each
+//! server it looks at.
 
 use crate::endpoints::{EndpointId, Row};
 use crate::units::Timestamp;
 use crate::units::rng::Rng;
 
-/// Draws `length` servers from a row without replacement, each the better of two (fewer pending
-/// requests; at a tie the one drawn first). Drawn servers move to the row's end.
-/// The servers at its end that are in the list already stay there.
+/// Draws `length` servers from a row without replacement, each the better of two: fewer pending
+/// requests, or the first one drawn if equal. Drawn servers move to the end of the row; those
+/// already in the list must be there.
 pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
     let mut left = row.len().saturating_sub(list.len());
     while left > 0 && list.len() < length {
@@ -28,12 +28,12 @@ pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, l
     }
 }
 
-/// What is said against a server to which nothing can be preferred.
+/// The best possible rank of a server: it has not just bounced, and nothing is pending.
 const NOTHING: (bool, u32) = (false, 0);
 
-/// Puts first in the list the best of up to `most` servers that stand side by side in a row, from a
-/// random one on (one that has not just bounced, then fewer pending requests; at a tie the first
-/// one). It moves to the row's end.
+/// Draws one server: the best of up to `most` neighbors in the row, starting at a random place. The
+/// best has not just bounced, then has the fewest pending requests; the first one wins a tie. It
+/// moves to the end of the row.
 pub fn draw_best_of(most: usize, row: &mut Row<'_>, now: Timestamp, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
     let count = row.len();
     if count == 0 {

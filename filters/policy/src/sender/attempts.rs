@@ -1,4 +1,4 @@
-//! An attempt, from its beginning to its end, and all that is heard of it in between.
+//! The life of an attempt in a sender: its events, passed to every part that needs them.
 
 use super::{Attempt, Sender};
 use crate::endpoints::{Answer, Endpoint, EndpointId};
@@ -10,19 +10,19 @@ use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// One of so many answers of an open server is looked at for marks.
+/// Looks for marks in one of this many answers of an open server.
 const LOOKS_FOR_MARKS: usize = 8;
 
 impl Sender {
-    /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
-    /// costs the retry budget one. If no servers are configured, a new one is learned. None if
+    /// Begins an attempt to the server at `address`, with the bid at this position, if any. It
+    /// takes 1 from the retry budget. If no servers are configured, learns an unknown one. None if
     /// servers are configured and this is not one of them.
     pub fn begin(&mut self, address: &str, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
         self.begin_there(endpoint, turn, now)
     }
 
-    /// The same for a chosen server, whose address need not be looked up.
+    /// The same for a chosen server, which saves the look-up by address.
     pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
         self.begin_there(endpoint, turn, now)
@@ -36,13 +36,13 @@ impl Sender {
     ) -> Option<Attempt> {
         let permit = self.endpoints.begin(endpoint, now)?;
         self.router.learn(&Event::Began { endpoint, now }, &self.endpoints);
-        // One that explores accepts any time: it is to find out.
+        // An attempt that explores makes no bid, so that the server takes it.
         let turn = turn.filter(|_| !self.doubts.explores(endpoint));
         let bid = turn.and_then(|turn| self.router.bid(&self.endpoints, endpoint, turn, now));
         Some(Attempt { endpoint, began: now, bid, permit, explores: false })
     }
 
-    /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
+    /// The attempt was answered. Its [`end`](Self::end) is a separate event, because the body of
     /// the answer is still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
         let &Attempt { endpoint, began, bid, permit, explores } = attempt;
@@ -59,8 +59,8 @@ impl Sender {
         self.router.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, &self.endpoints);
     }
 
-    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
-    /// reported as well. While many are full, attempts do not bid.
+    /// A server rejected an attempt because it is full. Its [`answer`](Self::answer) is a separate
+    /// event. Attempts do not bid while many servers are full.
     pub fn met_full(&mut self) {
         self.router.learn(&Event::Full, &self.endpoints);
     }
@@ -70,31 +70,31 @@ impl Sender {
         self.idle(attempt.endpoint);
     }
 
-    /// An attempt to this server has become an idle stream, which does not count as pending and has
-    /// no [`end`](Self::end).
+    /// The attempt became an idle stream, which does not count as pending and has no
+    /// [`end`](Self::end).
     pub fn idle(&mut self, endpoint: EndpointId) {
         self.endpoints.end(endpoint);
         self.router.learn(&Event::Ended(endpoint), &self.endpoints);
     }
 
-    /// The idle stream carries bytes again, and counts.
+    /// The idle stream carries bytes again, and counts as pending.
     pub fn resume(&mut self, endpoint: EndpointId) {
         self.endpoints.resume(endpoint);
     }
 
-    /// An attempt that the server has answered was an error, as the trailers say.
+    /// The trailers of an answered attempt report an error.
     pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
         self.endpoints.erred(attempt.endpoint, true, now);
     }
 
-    /// Likewise an error of the client.
+    /// The trailers report an error of the client.
     pub fn client_erred(&mut self, attempt: &Attempt, now: Timestamp) {
         self.endpoints.client_erred(attempt.endpoint, now);
     }
 
-    /// Whether to look for [marks](crate::wire::headers::MARKS) in the answer to an attempt: always
-    /// if the server is shut, since another answer could reopen it, else in one of
-    /// [`LOOKS_FOR_MARKS`], because each look takes calls to the host.
+    /// Whether to look for [marks](crate::wire::headers::MARKS) in the answer to an attempt. Always
+    /// if the server is shut, since another answer could reopen it; else in one of
+    /// [`LOOKS_FOR_MARKS`] answers, because each look takes host calls.
     pub fn looks_for_marks(&self, attempt: &Attempt, rng: &mut impl Rng) -> bool {
         self.endpoints.get(attempt.endpoint).is_some_and(Endpoint::is_shut) || rng.below(LOOKS_FOR_MARKS) == 0
     }
@@ -104,14 +104,13 @@ impl Sender {
         self.endpoints.leave_alone(attempt.endpoint, now);
     }
 
-    /// A bounce was to be retried, and Envoy did not do it.
+    /// Envoy did not retry a bounce.
     pub fn overflowed(&mut self, now: Timestamp) {
         self.router.learn(&Event::Overflowed(now), &self.endpoints);
     }
 }
 
-/// What an answer after `took` to an attempt with this bid means: a bounce or a rejection for a
-/// deadline that says nothing about the request is a rejection like any other.
+/// Treats a bounce or a deadline rejection as a plain rejection unless it is about this request.
 fn as_meant(answer: Answer, bid: Option<Bid>, took: Duration) -> Answer {
     match answer {
         Answer::Bounced(report) if !bounced_for_bid(bid, &report, took) => Answer::Rejected(report),
@@ -120,8 +119,8 @@ fn as_meant(answer: Answer, bid: Option<Bid>, took: Duration) -> Answer {
     }
 }
 
-/// Whether a rejection for a deadline, after `took`, says nothing about other requests: the server
-/// has a queue, and decided at once. If it held the request first, it failed to serve it.
+/// Whether a deadline rejection is about this request only: the server has a queue, and decided at
+/// once. If it held the request first, it failed to serve it.
 fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
     report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }

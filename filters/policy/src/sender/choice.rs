@@ -1,4 +1,4 @@
-//! The servers of one request.
+//! Chooses the servers of a request.
 
 use super::Sender;
 use crate::endpoints::{Endpoint, EndpointId};
@@ -7,14 +7,13 @@ use crate::units::Timestamp;
 use crate::units::rng::Rng;
 use std::time::Duration;
 
-/// The most servers that are chosen for a user's own retries.
+/// The most places for a user's own retries.
 const MOST_LISTED: u32 = 10;
 
 impl Sender {
-    /// Chooses the servers of a request, in the order in which to try them: at most one for the
-    /// first attempt and one per retry, for the larger of the two kinds. The list is empty if
-    /// no server is known, or if Envoy's own policy places the request so that new servers are
-    /// found.
+    /// Chooses the servers of a request, in the order to try them: one for the first attempt and at
+    /// most one per retry, for the larger of the two kinds. The list is empty if no server is
+    /// known, or if the request explores (see [`discovery`](super::discovery)).
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.router.learn(&Event::Request(now), &self.endpoints);
@@ -33,9 +32,9 @@ impl Sender {
         &self.list
     }
 
-    /// Where there are fewer servers than places in the list, those that are not shut follow again,
-    /// the first one last. Beyond the list, Envoy's fallback policy prefers the server with the
-    /// fewest requests, which is the one that refuses connections.
+    /// Fills a list that has fewer servers than places by repeating the open ones, the first one
+    /// last. Beyond the list, Envoy's fallback policy prefers the server with the fewest requests,
+    /// which is one that refuses connections.
     pub(super) fn go_round(&mut self, length: usize) {
         let once = self.list.len();
         let is_open = |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| !endpoint.is_shut());
@@ -49,10 +48,9 @@ impl Sender {
         }
     }
 
-    /// By how much the best server of the last choice would miss the SLO; none if it would not, if
-    /// there is no SLO, or if nothing is known. (Mu, paper section 4.4.1: a request that cannot be
-    /// served within the SLO, given the present queues, gets a 503. The paper gives no rule; this
-    /// one is ours.)
+    /// By how much the best server of the last choice would miss the SLO; none if it would meet it,
+    /// or if there is no SLO or no estimate. (Mu, paper section 4.4.1: a request that cannot meet
+    /// the SLO gets a 503. The rule is ours.)
     pub fn overrun(&self) -> Option<Duration> {
         let slo = self.parameters.slo()?;
         let expected = self.router.expected()?;

@@ -1,49 +1,31 @@
 //! Discovery: how a sender without a configured list of endpoints finds all of them.
 //!
-//! Such a sender learns a server from the answer to a request that Envoy's own policy placed. A
-//! request that carries our list never meets a new server, so some requests must explore, that is
-//! go without a list: `explores` says which. While fewer than `8 * (known + 1)` requests have
-//! explored since the last find, every request explores; afterwards one in 50. It is one in 400
-//! while some servers are left alone, but fewer than half: Envoy's policy prefers one that hangs,
-//! because it has the fewest requests.
-//!
-//! With one unknown server there are `known + 1` in all. A request that explores and is placed at
-//! random meets the unknown one with probability `1 / (known + 1)`, so `8 * (known + 1)` requests
-//! all miss it with probability about `exp(-8)`. With several unknown servers it is less likely
-//! that they miss all of them. It is also less likely with Envoy's least request, which prefers
-//! idle servers.
-//!
-//! Envoy may stop choosing a server that is still in the cluster: it has left the priority in
-//! force, was ejected, or failed its health checks. Or it has left, and no list named it since. A
-//! server that `12 * (known + 1)` requests which explored did not meet is
-//! forgotten, unless an attempt is pending there: least request avoids a busy server. By the same
-//! reckoning, one that Envoy still chooses is missed by that many with probability about
-//! `exp(-12)`. It is learned again when a request meets it.
-//!
-//! Cold start: every request explores, so the sender behaves like Envoy's fallback policy. Cost: a
-//! draw a request. Not in the paper, whose proxies ask a directory. Where endpoints are configured
-//! or sent by the control plane, nothing explores.
+//! It learns servers from requests that Envoy's own policy placed, so some requests *explore*: they
+//! go without our list. All do until `8 * (known + 1)` have explored since the last find, then one
+//! in 50, or one in 400 while fewer than half of the servers are left alone. A server that `12 *
+//! (known + 1)` exploring requests did not meet is forgotten, unless an attempt is pending there.
+//! Reasons: `filters/adr/0025-what-envoy-finds-out.md`. Cold start: Envoy's policy decides. Not in
+//! the paper.
 
 use crate::units::rng::Rng;
 
 const ROUNDS: usize = 8;
-/// More, since each server that is found anew begins a search, whatever their number.
+/// More than [`ROUNDS`], because each server found by mistake starts a new search.
 const ROUNDS_UNTIL_GONE: usize = 12;
 const STEADY_SHARE: usize = 50;
-/// So many times fewer while some servers are left alone.
+/// Explores this many times less while some servers are left alone.
 const RARER: usize = 8;
 
 /// When to look for unknown servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
     since_find: usize,
-    /// All requests that explored.
     explored: u64,
 }
 
 impl Discovery {
-    /// Whether the next request explores, with `known` endpoints known, of which `open` are not
-    /// left alone.
+    /// Whether the next request explores. `known`: all known endpoints; `open`: those not left
+    /// alone.
     pub fn explores(&mut self, known: usize, open: usize, rng: &mut impl Rng) -> bool {
         let searching = self.since_find < ROUNDS * (known + 1);
         let some_are_left_alone = open < known && 2 * open > known;
@@ -58,13 +40,13 @@ impl Discovery {
         self.explored
     }
 
-    /// Whether a server is gone that was last met when `met` requests had explored, with `known`
-    /// endpoints known.
+    /// Whether a server is gone. `met`: how many requests had explored when it was last met;
+    /// `known`: all known endpoints.
     pub fn is_gone(&self, met: u64, known: usize) -> bool {
         self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
-    /// An unknown server was found, or one was lost: the search starts again.
+    /// A server was found or lost, so the search restarts.
     pub fn found(&mut self) {
         self.since_find = 0;
     }
@@ -75,8 +57,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A cluster of `n` servers of which exploring requests meet one at random (the worst that a
-    /// fallback policy can be).
+    /// How many requests it takes in a cluster of `n` servers, if exploring requests meet a random
+    /// one (the worst case for a fallback policy).
     fn requests_until_all_known(n: usize, seed: u64) -> usize {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut discovery, mut known) = (Discovery::default(), BTreeSet::new());

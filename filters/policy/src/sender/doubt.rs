@@ -1,36 +1,23 @@
-//! What a sender does not believe of a server, whatever the routing makes of its answers.
+//! Limits on how far a sender trusts a server's speed (`filters/adr/0024-what-is-not-believed.md`).
 //!
-//! **Too fast.** A server whose execution time is less than an eighth of what is usual gives wrong
-//! answers, perhaps, such as empty ones, and would draw all requests with them. It comes first only
-//! where stock least request would choose it, too: where it is the better of two servers drawn at
-//! random, by the sender's own pending requests. What is usual is the execution time that 0.6 of
-//! the servers exceed: each choice looks at one server, and moves it by a few percent. So of two
-//! servers a slow one does not make the other look fast. Without a report the time is that of the
-//! server's answers. Simulated (`starvation.rs`): one of five servers answers in a hundredth of the
-//! time, at 60% load. One sender sent it 99% of the requests with bids and with Mu; it is 34% now,
-//! with stock least request 35%.
+//! **Too fast.** A server with less than an eighth of the usual execution time may be giving wrong
+//! answers. It comes first only where stock least request would choose it, too. The usual time is
+//! the one that 0.6 of the servers exceed, tracked in small steps.
 //!
-//! **Starved.** What makes a server look slow may be over, and the routing would not find out: it
-//! asks nobody who looks slow. With bids and Mu, servers that were not first in the last `10 n`
-//! lists among `n` servers get 0.5% of the requests, at most four at a time each. They make no bid,
-//! so the server takes them. Half a percent leaves the p99 to the others. Where no server looks
-//! slow, none is starved. Simulated: one of five servers takes 2 s for ten requests, then 50 ms
-//! again. With bids, one sender and 30% load it got nothing for 140 s; it has its share after 20 s.
-//!
-//! Cost: three draws, and a look at two servers, a request; each 200th looks at all of them. Not in
-//! the papers.
+//! **Starved.** A server that once looked slow gets no requests to show that it recovered. Servers
+//! that were not first in the last `10 n` lists among `n` get 0.5% of the requests, without bids.
 
 use crate::endpoints::{Endpoint, EndpointId, Endpoints};
 use crate::units::rng::Rng;
 
-/// A server that answers so many times faster than usual is doubted.
+/// A server this many times faster than usual is doubted.
 const TOO_FAST: f64 = 8.0;
-/// How far each look at a server moves what is usual up and down, as a share of it: it stays where
-/// 0.6 of the servers exceed it.
+/// How far one look moves the usual time up and down, as shares of it. The ratio keeps it where 0.6
+/// of the servers exceed it.
 const STEPS: (f64, f64) = (0.03, 0.045);
 /// The share of the requests that starved servers get.
 const EXPLORES: f64 = 0.005;
-/// A server is starved that was not first in so many lists, times the number of servers.
+/// A server is starved after this many lists, times the number of servers, without a first place.
 const STARVED: u64 = 10;
 
 /// The doubts of one sender.
@@ -38,14 +25,13 @@ const STARVED: u64 = 10;
 pub struct Doubts {
     /// The usual execution time, in seconds; 0: none is known.
     usual: f64,
-    /// How many lists were drawn.
     lists: u64,
-    /// The server that an attempt is to explore.
+    /// The server that the next attempt explores.
     explores: Option<EndpointId>,
 }
 
 impl Doubts {
-    /// Puts a server that answers too fast first only where stock least request would, too.
+    /// Puts a server that is too fast first only where stock least request would do so.
     pub fn check_speed(&mut self, endpoints: &Endpoints, list: &mut Vec<EndpointId>, rng: &mut impl Rng) {
         let Some(&first) = list.first() else { return };
         let mut draw = || endpoints.at(rng.below(endpoints.len())).and_then(|id| Some((id, endpoints.get(id)?)));
@@ -66,7 +52,7 @@ impl Doubts {
         server.answers_after().is_some_and(|time| time * TOO_FAST < self.usual)
     }
 
-    /// Now and then puts a starved server first.
+    /// Occasionally puts a starved server first.
     pub fn explore(&mut self, endpoints: &mut Endpoints, list: &mut Vec<EndpointId>, rng: &mut impl Rng) {
         let Some(&first) = list.first() else { return };
         self.lists += 1;
@@ -84,13 +70,13 @@ impl Doubts {
         }
     }
 
-    /// Whether an attempt to this server explores it; only the first one after each choice does.
+    /// Whether an attempt to this server explores it: only the first one after each choice does.
     pub fn explores(&mut self, server: EndpointId) -> bool {
         self.explores.take_if(|explored| *explored == server).is_some()
     }
 }
 
-/// Puts a server first in a list that stays as long as it is.
+/// Puts a server first in a list without changing its length.
 fn put_first(list: &mut Vec<EndpointId>, id: EndpointId) {
     let length = list.len();
     list.retain(|other| *other != id);

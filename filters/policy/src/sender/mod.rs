@@ -1,17 +1,13 @@
-//! A sender: all that one worker of a proxy decides about the requests that it sends to one
-//! cluster.
+//! A sender: all decisions of one worker of a proxy about its requests to one cluster.
 //!
 //! | file | decides |
 //! |---|---|
 //! | `choice.rs` | which servers a request goes to, in which order |
-//! | `attempts.rs` | nothing: it tells all the others of each attempt |
+//! | `attempts.rs` | nothing: it passes the events of each attempt to all others |
 //! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often for other reasons than a rejection |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`doubt`] | which servers are too fast to be believed, and which are starved |
-//!
-//! Combines the parameters, the [`Endpoints`], a [`Router`], [`Doubts`] and, where no endpoints are
-//! configured, [`Discovery`].
 
 mod attempts;
 mod choice;
@@ -31,18 +27,18 @@ use crate::units::{Ratio, Timestamp};
 use crate::wire::bid::Bid;
 use std::time::Duration;
 
-/// An attempt that was begun; to be ended exactly once.
+/// An attempt that has begun; it must end exactly once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempt {
     /// The server that it goes to.
     pub endpoint: EndpointId,
     /// When it began.
     pub began: Timestamp,
-    /// How long it wants to wait at most; none: without limit.
+    /// The longest response time it accepts; none: no limit.
     pub bid: Option<Bid>,
     /// Why it may go there.
     pub permit: Permit,
-    /// Whether Envoy's own policy placed it, so that the retry budget does not count it.
+    /// Whether Envoy's own policy placed it. The retry budget then ignores it.
     pub explores: bool,
 }
 
@@ -59,7 +55,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that has not sent anything.
+    /// A sender that has not sent anything yet.
     pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut sender = Self {
             router: Router::new(&parameters),
@@ -74,7 +70,7 @@ impl Sender {
         sender
     }
 
-    /// Applies new parameters; what is known of the servers that stay is kept.
+    /// Applies new parameters, and keeps what is known about servers that stay.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         self.router.configure(&parameters);
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
@@ -83,8 +79,8 @@ impl Sender {
         self.set_endpoints(now);
     }
 
-    /// The same cluster under another configuration. It starts with what this sender knows, except
-    /// for the attempts under way, which end here. From then on each learns for itself.
+    /// A copy for the same cluster under another configuration. It keeps all knowledge except the
+    /// attempts under way. The two are independent from then on.
     #[must_use]
     pub fn beside(&self, parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut other = self.clone();
@@ -103,12 +99,12 @@ impl Sender {
         }
     }
 
-    /// Whether the servers are learned from the answers, because none are configured.
+    /// Whether servers are learned from answers, because none are configured.
     fn learns(&self) -> bool {
         self.parameters.endpoints().is_none()
     }
 
-    /// The parameters in force.
+    /// The current parameters.
     pub fn parameters(&self) -> &ServiceParameters {
         &self.parameters
     }
@@ -118,24 +114,22 @@ impl Sender {
         &self.endpoints
     }
 
-    /// The retries of a request that begins, `own` of them for other reasons than a rejection.
-    /// `bids`: whether its attempts may bid. Where there is only one server, a rejection is not
-    /// retried.
+    /// The retries of a new request, `own` of them for other reasons than a rejection. `bids`:
+    /// whether its attempts may bid. With only one server, rejections are not retried.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
         let bids = if bids { self.router.most_bids(&self.endpoints) } else { 0 };
-        // Where servers are learned, there may be one that is not known yet.
+        // If servers are learned, there may be an unknown one.
         let has_others = self.learns() || self.endpoints.len() > 1;
         Retries::new(own, bids as u32, if has_others { self.parameters.retries() } else { 0 })
     }
 
-    /// Whether a request may be retried now for another reason than a rejection: whether the retry
-    /// budget has a retry left.
+    /// Whether the retry budget allows a retry now for another reason than a rejection.
     pub fn may_repeat(&self) -> bool {
         self.budget.allows()
     }
 
-    /// Whether a request without a list may always be retried: it explores. Only a budget of 0
-    /// holds for it, too.
+    /// Whether a request without a list may always be retried. Such a request explores, so only a
+    /// budget of 0 forbids it.
     pub fn may_repeat_without_list(&self) -> bool {
         self.learns() && self.parameters.retry_budget() > 0.0
     }
@@ -150,19 +144,19 @@ impl Sender {
         self.parameters.routing().bids()
     }
 
-    /// The bid position of an attempt of which only the number is known; the first is 0.
+    /// The bid position of an attempt, given only its number, from 0.
     pub fn turn(&self, number: usize) -> BidPosition {
         BidPosition { number, of: self.router.most_bids(&self.endpoints) }
     }
 
-    /// The bid of this turn: the longest expected response time that the attempt accepts; none:
-    /// without limit.
+    /// The bid at this position: the longest expected response time that the attempt accepts; none:
+    /// no limit.
     pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
         self.router.price(turn)
     }
 
-    /// Finds the server with this address for an attempt, which costs the retry budget one. If no
-    /// servers are configured, a new one is learned.
+    /// Finds the server at this address for an attempt, which takes 1 from the retry budget. If no
+    /// servers are configured, learns an unknown one.
     fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         self.budget.attempt();
         let known = self.endpoints.find(address);
@@ -179,8 +173,8 @@ impl Sender {
         }))
     }
 
-    /// Envoy's own policy placed this attempt, whose request went without a list. Learned
-    /// servers that it no longer chooses are forgotten.
+    /// Envoy's own policy placed this attempt, whose request had no list. Forgets learned servers
+    /// that the policy no longer chooses.
     pub fn met(&mut self, attempt: &mut Attempt) {
         if self.learns() {
             let endpoint = attempt.endpoint;
@@ -192,8 +186,8 @@ impl Sender {
         }
     }
 
-    /// Envoy does not have this server in the cluster (any more). A learned server is forgotten; a
-    /// configured one is left alone for a reset interval.
+    /// Envoy does not have this server in the cluster. Forgets a learned server; leaves a
+    /// configured one alone for a reset interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         if self.learns() {
             self.endpoints.remove(id);

@@ -1,38 +1,19 @@
-//! How often a request may be sent again: the user's retries and ours, counted separately.
-//!
-//! Envoy's router has one number of retries for a request, fixed when the request starts. So it is
-//! told the sum, and the filters, which see the attempts end, say when a kind is used up:
+//! How often a request may be sent again, by kind (`filters/adr/0013-retries-of-each-kind.md`).
+//! Envoy's router gets the sum, and the filters end each kind. Once a server was full, at most
+//! `retries` attempts follow in all.
 //!
 //! | an attempt ends with | what follows | at most |
 //! |---|---|---|
 //! | anything but a rejection (an answer, a reset, a timeout) | what the route's conditions say | as often as the route or the request allows |
 //! | a bounce for its bid | a further bid | one per bid, and at most one fewer than there are servers |
 //! | a rejection for another reason | an attempt without limit | `retries` of the service |
-//!
-//! None of the three numbers uses up another, with one exception: once a server was full, at most
-//! `retries` attempts follow in all, bids or not. They bid as long as another may follow.
-//!
-//! Simulated: 40 senders, 10 servers, exponential 50 ms, `capacity` 10, medians of five seeds. The
-//! goodput is the same with the first two rules.
-//!
-//! | once a server was full | attempts per request, 130 and 200% load | p99, 95% load |
-//! |---|---|---|
-//! | this rule | 3.4 and 3.9 | 538 ms |
-//! | all attempts bid, and bounces do not use up `retries` | 5.3 and 7.0 | 552 ms |
-//! | no attempt bids | not recorded | 573 ms |
-//!
-//! That was with bids that were multiples of the mean. Today's end while servers are full
-//! ([`crate::routing::bid`]), and no difference between the first two rules is left to be seen.
-//! This one limits the attempts of a request before that is noticed.
-//!
-//! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
 use crate::routing::bid::{BidPosition, is_bounce};
 use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
 
-/// What is left of the retries of one request.
+/// The remaining retries of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     route: u32,
@@ -43,25 +24,25 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// The retries of a request that has not been sent: `route` after anything but a rejection, at
-    /// most `bids` after bounces, `rejections` after other rejections.
+    /// The retries of a new request: `route` after anything but a rejection, `bids` after bounces,
+    /// `rejections` after other rejections.
     pub const fn new(route: u32, bids: u32, rejections: u32) -> Self {
         Self { route, bids, bounces: 0, rejections, full: false }
     }
 
-    /// How many are left of all kinds.
+    /// The remaining retries of all kinds.
     pub const fn left(&self) -> u32 {
         let bids = if self.full { 0 } else { self.bids };
         self.route.saturating_add(bids).saturating_add(self.rejections)
     }
 
-    /// Which bid the next attempt makes; none if it goes without limit.
+    /// The position of the next attempt's bid; none: no limit.
     pub fn bid(&self) -> Option<BidPosition> {
         (self.bids > 0 && !(self.full && self.rejections == 0))
             .then(|| BidPosition { number: self.bounces as usize, of: (self.bounces + self.bids) as usize })
     }
 
-    /// An attempt was bounced for its bid. Returns whether another follows.
+    /// An attempt was bounced for its bid. Returns whether another may follow.
     pub fn bounced(&mut self) -> bool {
         if self.bids == 0 {
             return self.rejected(true);
@@ -71,15 +52,15 @@ impl Retries {
         !self.full || take(&mut self.rejections)
     }
 
-    /// An attempt was rejected, but not for its bid. Returns whether another follows. `full`:
-    /// because the server has too much to do.
+    /// An attempt was rejected, but not for its bid. `full`: because the server has too much to do.
+    /// Returns whether another may follow.
     pub fn rejected(&mut self, full: bool) -> bool {
         self.full |= full;
         take(&mut self.rejections)
     }
 
-    /// An attempt with this `bid` was rejected. Returns whether another follows. `reason`: none if
-    /// this version does not know it.
+    /// An attempt with this `bid` was rejected. `reason`: none if this version does not know it.
+    /// Returns whether another may follow.
     pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Bid>, report: &LoadReport) -> bool {
         match reason {
             Some(Reason::Bid) if is_bounce(bid, report) => self.bounced(),
@@ -94,7 +75,7 @@ impl Retries {
         self.route > 0
     }
 
-    /// Another attempt follows one that was not rejected. Returns whether it may.
+    /// Takes a retry after anything but a rejection. Returns whether there was one.
     pub fn take_route_retry(&mut self) -> bool {
         take(&mut self.route)
     }

@@ -1,30 +1,17 @@
-//! The retry budget: how many attempts a sender may make beyond one for each request and one for
-//! each rejection.
+//! The retry budget limits retries for other reasons than a rejection. Those add load and can keep
+//! an overload going; a rejection costs its server almost nothing, so its retry is free.
 //!
-//! A rejection costs its server next to nothing, so its retry is free. Any other retry (the server
-//! could not be reached, or the application asked for it) adds load, and when all servers are in
-//! trouble it keeps them there.
-//!
-//! A bucket holds at most [`BURST`] attempts and one for the first attempt of a request. Each
-//! request puts in `1 + share`, each rejection 1, and each attempt takes 1. A request that has
-//! failed may be sent again if one is left at that moment. So over any time the retries other than
-//! those after rejections are at most
-//!
-//! `share * requests + BURST + what is in flight when the bucket runs empty`
-//!
-//! Requests that [explore](crate::sender::discovery) are outside of the budget. Envoy places them
-//! as without the filters, also on a server that refuses connections, which has the fewest
-//! requests; and a fresh sender explores with all of its first requests.
-//!
-//! Default: a share of 0.2, as in the budgets of Envoy, Finagle and linkerd. Envoy's own
-//! (`retry_budget` of a cluster) is no use here: it counts the retries after rejections too, and
-//! with bids there is one a request. Cold start: full. Cost: an addition for each event.
+//! A token bucket: each request adds `1 + share`, each rejection 1, each attempt takes 1, and a
+//! retry needs 1. So these retries are at most `share * requests + BURST + what is in flight when
+//! the bucket runs empty`. Requests that [explore](crate::sender::discovery) are exempt. Default
+//! share: 0.2, as in Envoy, Finagle and linkerd. Envoy's own budget also counts retries after
+//! rejections, which bids cause about once per request. Cold start: full.
 
 use crate::units::Ratio;
 
-/// Retries that may be made at once, however few requests there were.
+/// Retries that may follow at once, however few requests there were.
 pub const BURST: f64 = 10.0;
-/// How far debts are remembered, as many requests may fail at once while one retry is left.
+/// The lowest balance: many requests may fail at once while one retry is left.
 const FLOOR: f64 = -10.0 * BURST;
 
 /// The budget of one sender.
@@ -35,7 +22,7 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// A full budget; one that allows no retry if `share` is zero.
+    /// A full budget. A `share` of 0 allows no retries.
     pub fn new(share: Ratio) -> Self {
         Self { share, balance: BURST }
     }
@@ -45,17 +32,17 @@ impl RetryBudget {
         self.share = share;
     }
 
-    /// A request has come.
+    /// A request arrived.
     pub fn request(&mut self) {
         self.earn(1.0 + self.share.get());
     }
 
-    /// A server has rejected or bounced an attempt.
+    /// A server rejected or bounced an attempt.
     pub fn rejection(&mut self) {
         self.earn(1.0);
     }
 
-    /// The attempt that has begun is one of a request that explores.
+    /// The attempt that began belongs to a request that explores.
     pub fn explores(&mut self) {
         self.earn(1.0);
     }
@@ -65,7 +52,7 @@ impl RetryBudget {
         self.balance = (self.balance - 1.0).max(FLOOR);
     }
 
-    /// Whether a request may be retried now for another reason than a rejection.
+    /// Whether a retry for another reason than a rejection is allowed now.
     pub fn allows(&self) -> bool {
         self.share.get() > 0.0 && self.balance >= 1.0
     }
@@ -88,8 +75,8 @@ mod tests {
         RetryBudget::new(Ratio::new(share).unwrap())
     }
 
-    /// Sends requests whose attempts all fail, each tried again three times if it may. Returns the
-    /// number of retries.
+    /// Sends requests whose attempts all fail, with up to three retries each if allowed. Returns
+    /// the number of retries.
     fn retries(budget: &mut RetryBudget, requests: usize) -> usize {
         let mut retries = 0;
         for _ in 0..requests {

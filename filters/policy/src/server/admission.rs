@@ -1,27 +1,19 @@
-//! Admission and chips: whether a server admits a request, and whether its answer carries a chip
-//! (paper, section 5.4.1, algorithm 2).
+//! Admission and chips (paper, section 5.4.1, algorithm 2), for a capacity `C` in requests:
 //!
-//! With `active` requests in the server and a capacity `C` (both in requests):
+//! - a request is rejected if `active + 1 > C`, with `active` requests in the server;
+//! - an answer has no chip if a uniform `r` in `[0, 1)` is below `q / (headroom * C)`, with `q`
+//!   others.
 //!
-//! - a request is rejected when `active + 1 > C`;
-//! - an answer, with `q` requests in the server besides the one that it answers, carries `chip = 0`
-//!   when `r < q / (headroom * C)` for a uniform `r` in `[0, 1)`, else `chip = 1`. So the share of
-//!   answers with a chip falls linearly from 1 at `q = 0` to 0 at `q = headroom * C`.
-//!
-//! Default: headroom 0.8, the paper's; the remaining fifth of the capacity is for senders that hold
-//! chips already or that the server has not met. Cold start: without a capacity every request is
-//! admitted and every answer carries a chip. Cost: a comparison, a draw.
-//!
-//! Deviations from the paper:
-//! 1. `q` does not count the request that is being answered: a chip invites the next request, which
-//!    will not meet this one. If it counted, a server of capacity 1 could never grant a chip.
-//! 2. `r` is drawn from `[0, 1)`, not `(0, 1]`: only then does `q = headroom * C` never give a
-//!    chip, and `q = 0` always one.
+//! The default headroom is the paper's 0.8. The rest of the capacity is for senders that hold chips
+//! or have not met the server. Without a capacity, all are admitted, with a chip.
 
 use crate::units::rng::Rng;
 use crate::units::{Concurrency, Ratio};
 
-/// A server's rule for admission and chips.
+/// A server's rule for admission and chips. Deviations from the paper:
+/// 1. `q` leaves out the answered request. Otherwise a server of capacity 1 could never grant a
+///    chip.
+/// 2. `r` excludes 1, not 0. So `q = headroom * C` never gives a chip, and `q = 0` always.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Admission {
     capacity: Option<Concurrency>,
@@ -29,19 +21,18 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission of at most `capacity` requests at once (no limit if absent), with chips up to the
-    /// share `headroom` of it.
+    /// Admits at most `capacity` requests (no limit if absent), with chips while below `headroom`
+    /// of it.
     pub const fn new(capacity: Option<Concurrency>, headroom: Ratio) -> Self {
         Self { capacity, headroom }
     }
 
-    /// The limit in force.
+    /// The limit in force, in requests.
     pub const fn capacity(&self) -> Option<Concurrency> {
         self.capacity
     }
 
-    /// Whether one more request may join the `active` ones (requests in the server, the new one not
-    /// counted).
+    /// Whether a request may join the `active` ones in the server.
     pub const fn admits(&self, active: Concurrency) -> bool {
         match self.capacity {
             Some(capacity) => active.get() < capacity.get(),
@@ -49,8 +40,7 @@ impl Admission {
         }
     }
 
-    /// Whether an answer carries a chip while `others` requests are in the server besides the one
-    /// answered.
+    /// Whether an answer carries a chip while `others` are in the server besides its request.
     pub fn grants_chip(&self, others: Concurrency, rng: &mut impl Rng) -> bool {
         match self.capacity {
             Some(capacity) => {

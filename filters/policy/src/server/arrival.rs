@@ -1,14 +1,12 @@
 //! Whether a request that arrives may enter.
 //!
-//! A request for which there is a free place (`n < C`; where `C` is not configured, the least that
-//! is likely, 1 at first) is rejected for the capacity only, whatever its deadline: a server that
-//! serves nobody never learns how fast it is. It is bounced for its bid only where this server is
-//! surely slower than the fleet ([`crate::server::bid::trial`]).
+//! With a free place, only the capacity rejects a request, whatever its deadline: a server that
+//! serves nobody never learns its speed. A server that is surely slower than the fleet also bounces
+//! bids ([`crate::server::bid::trial`]). If `concurrency` is not configured, a place is free below
+//! the smallest likely number of places, 1 at first.
 //!
-//! A request that meets `n` others has an expected response time of `max((n + 1) / rate for bids,
-//! execution time)`. Cold start: unknown, and no request is rejected for it. Bids and deadlines are
-//! compared with what follows from it and from the age of the running request
-//! ([`crate::server::bid`]).
+//! Otherwise the expected response time, `max((n + 1) / rate for bids, execution time)` with `n`
+//! others, is corrected ([`crate::server::bid`]) and compared with bid and deadline, if known.
 
 use super::Server;
 use super::admission::Admission;
@@ -18,7 +16,7 @@ use crate::wire::reason::Reason;
 use std::time::Duration;
 
 impl Server {
-    /// Judges a request that arrives, and counts it where it matters whether it enters.
+    /// Judges an arriving request, and counts it for the estimates.
     pub(super) fn judge_arrival(
         &mut self,
         others: Concurrency,
@@ -63,12 +61,11 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the application has a place for a request that meets this many others.
     pub(super) fn has_a_place(&self, others: Concurrency) -> bool {
         others < self.concurrency().unwrap_or_else(|| self.measured.borrow().places.least())
     }
 
-    /// How many of `others` wait: those beyond the concurrency, or all if that is not known.
+    /// How many of `others` wait: those beyond the concurrency, or all if that is unknown.
     pub(super) fn waiting(&self, others: Concurrency) -> u32 {
         others.get().saturating_sub(self.concurrency().map_or(0, Concurrency::get))
     }

@@ -5,12 +5,11 @@ use super::departures::Flag;
 use crate::units::{Concurrency, Timestamp};
 use std::time::Duration;
 
-/// A request may have more of the places than it took, by so many seconds, since the integral is
-/// rounded.
+/// Tolerance in seconds: rounding may make a request's work exceed its response time.
 const ROUNDING: f64 = 1e-3;
 
 impl Server {
-    /// The flag of the request that has just arrived and met `others`. `bid`: whether it made one.
+    /// The flag of a request that has just arrived and met `others`. `bid`: whether it made one.
     pub(super) fn flag(&self, others: Concurrency, bid: bool) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
@@ -19,14 +18,14 @@ impl Server {
         flag
     }
 
-    /// A request has been answered, `took` after it was handed to the application, and `others` are
-    /// left in the server. Returns whether it was confident.
+    /// The application has answered a request, `took` after the hand-over; `others` are left in the
+    /// server. Returns whether the request was confident.
     pub(super) fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
         let (inside, is_told) = (self.places_of_a_queue_inside(), self.concurrency().is_some());
         let (places, queue) = (self.places_for_estimates(), self.waiting(others));
         let mut measured = self.measured.borrow_mut();
         let took_seconds = took.as_secs_f64();
-        // A request that came under another configuration is not measured.
+        // A request that arrived under another configuration is not measured.
         let work = match (inside, flag.work) {
             (None, then) => then.is_none().then_some(took_seconds),
             (Some(places), then) => {
@@ -35,13 +34,13 @@ impl Server {
                 if !is_told && !measured.departures.is_outlier(took_seconds / turns.max(1.0)) {
                     measured.places.hear(flag.met, took);
                 }
-                // Nor is one that came before all configurations were gone for a while, with what
-                // they had measured.
+                // A request may outlive all configurations and measurements: hence the range check.
                 let work = then.map(|then| measured.work.seconds() - then);
                 work.filter(|work| (0.0..=took_seconds + ROUNDING).contains(work))
             }
         };
-        // Others than a trial may be answered first, but not by what the trial is to find out.
+        // While the server bounces bids, only requests with a bid count; the rest may be heavier.
+        // Any answer that counts ends the trial.
         let counts = flag.bid || !measured.trials.bounces(now);
         if counts {
             measured.trials.end();
@@ -51,7 +50,7 @@ impl Server {
         if work.is_some() && measured.departures.has_changed() {
             measured.places.change();
         }
-        // It ran all that time if the application has no queue, or had none.
+        // `took` is pure execution time only if the request did not queue in the application.
         if work.is_some() && (inside.is_none() || flag.met == Concurrency::new(0)) {
             let mean = measured.departures.mean().unwrap_or_default();
             measured.rest.hear(took_seconds, mean);
@@ -61,8 +60,7 @@ impl Server {
         confident
     }
 
-    /// A request that was admitted at `arrived` has left the server without an answer from the
-    /// application, and `others` are left.
+    /// A request admitted at `arrived` left without the application's answer; `others` remain.
     pub(super) fn vanish(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
         self.measured.borrow_mut().trials.leave(arrived);
         if let Some(places) = self.places_of_a_queue_inside() {

@@ -1,31 +1,11 @@
-//! What a server measures of itself: departure rate, confidence, execution time (Mu, paper section
-//! 4.3.1, algorithm 1).
+//! What a server measures of itself: departure rate, confidence and execution time (Mu, paper
+//! section 4.3.1, algorithm 1), over intervals `T`.
 //!
-//! Over intervals `T`:
-//!
-//! - departure rate `R = departed / elapsed` (requests/s), smoothed `Rs = a * Rs + (1 - a) * R`,
-//!   `a` = 0.7;
-//! - confidence `= confident / departed` (ratio): a request is confident if others waited when it
-//!   arrived and the queue did not run empty until it was answered. Then the server was busy all
-//!   the time, so its departure rate was its service rate;
-//! - execution time (s): a mean with a long memory and a test for change, see [`Execution`];
-//! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time`
-//!   leaves `[T / 2, 2 * T]`. 1 s at the start.
-//!
-//! The paper gives no weights: 0.7 averages over some three intervals. Cold start: nothing is known
-//! or reported until an interval with a departure has passed. An idle interval forgets the rate,
-//! and halves a long `T` down to 1 s. Cost: a few additions a request.
-//!
-//! Deviations:
-//! 1. the bounds of `T` are corrected (printed with `min` and `max` exchanged);
-//! 2. the rate is taken over the time that has really passed, since an interval ends with the first
-//!    event after its end;
-//! 3. the totals are handed in, because all threads of an Envoy add to them, and each thread
-//!    smooths them for itself; the flags of the requests in one thread are reset when that thread
-//!    sees the empty queue;
-//! 4. an idle interval does not forget the execution time (line 19), which the first requests after
-//!    a pause need. It ages instead: a server that took itself for slow would be asked ever more
-//!    rarely. Each thread sees only the pauses between its own requests.
+//! - Departure rate `R = departed / elapsed` (requests/s), smoothed: `Rs = 0.7 * Rs + 0.3 * R`. The
+//!   paper gives no weight; 0.7 averages over some three intervals.
+//! - Confidence (ratio): see [`Departures::confidence`]. Execution time (s): see [`Execution`].
+//! - `T` (s) starts as 1. When `10 * execution time` is below `T / 2` or above `2 * T`, it becomes
+//!   `clamp(10 * execution time, 0.1, 10)`.
 
 use crate::server::execution::Execution;
 use crate::units::{Concurrency, Ratio, Timestamp};
@@ -36,7 +16,7 @@ const START_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_INTERVAL: f64 = 0.1;
 const MOST_INTERVAL: f64 = 10.0;
 
-/// How many requests have left the server since it started.
+/// Requests that have left the server since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// All.
@@ -45,21 +25,26 @@ pub struct Totals {
     pub confident: u64,
 }
 
-/// What a request remembers of the queue that it met.
+/// What a request keeps of the queue that it met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flag {
-    /// How often the queue had run empty; none: nobody waited.
+    /// How often the queue had run empty; none if nobody waited.
     emptied: Option<u32>,
-    /// Where the queue is in the application: what
-    /// [`Work::seconds`](crate::server::work::Work::seconds) was.
+    /// If the queue is inside the application:
+    /// [`Work::seconds`](crate::server::work::Work::seconds) on arrival.
     pub(crate) work: Option<f64>,
-    /// The requests that it met in the server.
+    /// Requests in the server on arrival.
     pub(crate) met: Concurrency,
-    /// Whether it made a bid.
     pub(crate) bid: bool,
 }
 
-/// Algorithm 1.
+/// Algorithm 1, with these deviations:
+/// 1. the bounds of `T` are corrected (the paper exchanges `min` and `max`);
+/// 2. an interval ends with the first event after its end, so the rate uses the elapsed time;
+/// 3. all threads of an Envoy add to the totals, and each thread smooths them for itself. A thread
+///    resets the flags of its requests when it sees the queue empty;
+/// 4. an idle interval does not forget the execution time (line 19), which the next requests need.
+///    The time ages instead, since a server that wrongly seems slow is asked ever more rarely.
 #[derive(Clone, Debug)]
 pub struct Departures {
     interval: Duration,
@@ -69,9 +54,8 @@ pub struct Departures {
     rate: Option<f64>,
     confidence: Ratio,
     execution: Execution,
-    /// When a request departed last whose time was measured.
+    /// When a measured request last departed.
     departed: Timestamp,
-    /// How often the queue has run empty.
     emptied: u32,
 }
 
@@ -91,14 +75,13 @@ impl Default for Departures {
 }
 
 impl Departures {
-    /// A request arrives and meets `queue` waiting ones (lines 1 to 5).
+    /// A request arrives and meets `queue` waiting requests (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
         Flag { emptied: (queue > 0).then_some(self.emptied), work: None, met: Concurrency::new(0), bid: false }
     }
 
-    /// A request has been answered `took` after it was handed to the application, and `queue` are
-    /// waiting. It took `work` seconds of one of the `places`, if that is known. Returns whether it
-    /// was confident (lines 6 to 16).
+    /// A request was answered `took` after the hand-over, and `queue` are waiting. It took `work`
+    /// seconds of one of the `places`, if known. Returns whether it was confident (lines 6 to 16).
     pub fn depart(
         &mut self,
         flag: Flag,
@@ -124,13 +107,14 @@ impl Departures {
         confident
     }
 
-    /// Whether the interval is over, so that [`measure`](Self::measure) would end it.
+    /// Whether the interval is over, and [`measure`](Self::measure) would end it.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.began.is_none_or(|began| now.since(began) >= self.interval)
     }
 
-    /// Ends the interval if it is over (lines 17 to 32). `executing`: whether any request is in the
-    /// application. To be called with each event, and at least a few times a second.
+    /// Ends the interval if it is over (lines 17 to 32). `executing`: the application has a
+    /// request. Call this at each event, and at least a few times a second. An idle interval
+    /// forgets the rate and halves a `T` above 1 s.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let Some(began) = self.began else {
             (self.began, self.counted) = (Some(now), totals);
@@ -153,17 +137,19 @@ impl Departures {
         self.confidence = Ratio::new(confident as f64 / departed as f64).unwrap_or_default();
     }
 
-    /// The smoothed departure rate, in requests per second.
+    /// The smoothed departure rate in requests per second; none before the first departures.
     pub fn rate(&self) -> Option<f64> {
         self.rate.filter(|rate| *rate > 0.0)
     }
 
-    /// The share of the last interval's departures that left a server that was busy all the time.
+    /// The share of confident departures in the last interval, 0 to 1. A request is confident if
+    /// others waited when it arrived, and the queue did not run empty before its answer. The server
+    /// was then always busy, so its departure rate was its service rate.
     pub fn confidence(&self) -> Ratio {
         self.confidence
     }
 
-    /// The mean time that a request takes of one of the application's places.
+    /// The mean execution time: how long a request takes one of the application's places.
     pub fn execution(&self) -> Option<Duration> {
         self.mean().map(Duration::from_secs_f64)
     }
@@ -173,36 +159,34 @@ impl Departures {
         self.execution.mean()
     }
 
-    /// The execution time in seconds of a server that is one of a fleet with this execution time,
-    /// if it has measured one: its own, as far as it surely differs, after all the time without an
-    /// answer.
+    /// The execution time in seconds, compared with a fleet's: the own one as far as it surely
+    /// differs from `fleet`. Certainty decays with the time since the last measured answer.
     pub fn execution_in(&self, fleet: f64, now: Timestamp) -> Option<f64> {
         let own = Duration::from_secs_f64(self.mean()?);
         self.execution.among(fleet, now.since(self.departed).saturating_sub(own))
     }
 
-    /// Whether the server is surely slower than such a fleet, if it has answered just now.
+    /// Whether the server is surely slower than this fleet, as of its last answer.
     pub fn is_slower_than(&self, fleet: f64) -> bool {
         self.execution.among(fleet, Duration::ZERO) > Some(fleet)
     }
 
-    /// Whether a request took so many seconds that it says nothing about the execution time.
+    /// Whether this response time says nothing about the execution time.
     pub fn is_outlier(&self, seconds: f64) -> bool {
         self.execution.is_outlier(seconds)
     }
 
-    /// Whether the last request that was measured has shown that the execution time is another one.
+    /// Whether the last measured request has revealed a change of the execution time.
     pub fn has_changed(&self) -> bool {
         self.execution.has_changed()
     }
 
-    /// The squared coefficient of variation of the execution times; not a number where nothing is
-    /// known.
+    /// The squared coefficient of variation of the execution times; NaN if nothing is known.
     pub fn noise(&self) -> f64 {
         self.execution.noise()
     }
 
-    /// All execution times so far have been longer by this factor than they were taken to be.
+    /// Corrects all execution times so far by this factor.
     pub fn scale(&mut self, by: f64) {
         self.execution.scale(by);
     }

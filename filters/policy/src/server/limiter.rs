@@ -1,41 +1,22 @@
-//! The concurrency limiter of an application: which requests it works on, which ones wait, and
-//! which one enters next.
+//! The concurrency limiter of an application: which requests enter, and which wait.
 //!
-//! The application works on `concurrency` requests at once. Further requests wait in the sidecar,
-//! in one queue for all of its threads, first come, first served. No place is free while a request
-//! waits: a request that ends passes its place on to the first of the queue, as a *grant* to that
-//! request's worker. The place counts as taken from the grant on, so a wake-up can be late, but not
-//! lost.
+//! Waiting requests form one queue over all threads, first come, first served. A request that ends
+//! passes its place to the head of the queue as a *grant*. The place counts as taken from then on,
+//! so a wake-up may be late, but not lost. Each request is subject to its own configuration's
+//! `concurrency`: two may be in force while a listener is updated.
 //!
-//! Each request has the `concurrency` of its own configuration. Two may be in force while a
-//! listener is updated. Then a request enters when fewer than its own `concurrency` are inside, and
-//! the first of the queue keeps those behind it waiting.
-//!
-//! The threads share the state as a few bytes under compare-and-swap: the number, the sign of life
-//! and the counts of each worker, then the queue, five bytes for each request. What a worker holds
-//! itself ([`crate::server::wait_queue`]) decides: with each step it [reports](Limiter::report)
-//! that, and the shared bytes are put right. A worker that is missing in them is back with its next
-//! step.
-//!
-//! A worker without a sign of life for longer than [`WORKER_TIMEOUT`] plus 0.5 s is dead: its
-//! places and its entries in the queue are freed, so a crash cannot keep places for ever. A worker
-//! that was only stopped for so long is back with its next step. Its requests inside may then be
-//! too many, and nobody enters until there are fewer; its waiting requests go to the end of the
-//! queue.
-//!
-//! Cost: copying the bytes, 24 for each worker and five for each waiting request. Not in the paper,
-//! whose queue proxy is a single process.
+//! The threads share the state as bytes under compare-and-swap. Each step starts with a
+//! [report](Limiter::report) of what the worker itself has, which corrects the bytes. Reasons:
+//! `filters/adr/0004-the-queue-in-shared-data.md`.
 
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker that is stopped for this long does not count as dead.
+/// A worker that is stopped for this long is not yet dead.
 pub const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How old the last sign of life may be when a worker is stopped: a tick, and what a busy machine
-/// adds.
+/// Maximum age of a running worker's last sign of life: a tick, plus delays of a busy machine.
 const SIGN_MAX_AGE: Duration = Duration::from_millis(500);
-/// Threads beyond this number do not take part.
 const MAX_WORKERS: usize = 255;
 const WORKER_BYTES: usize = 24;
 const TURN_BYTES: usize = 5;
@@ -46,12 +27,11 @@ pub struct Worker(u8);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
-    /// The worker's own number; 0: nobody.
+    /// The worker's number; 0: vacant.
     id: u64,
     seen: Timestamp,
-    /// Requests that the worker has let in.
     inside: u32,
-    /// Requests that it may let in.
+    /// Requests that may enter, but have not yet.
     granted: u32,
 }
 
@@ -61,12 +41,10 @@ impl State {
     }
 }
 
-/// A request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// The place of its worker in the list.
     worker: u8,
-    /// It may enter while fewer than these are inside.
+    /// It may enter while fewer than this many are inside.
     concurrency: Concurrency,
 }
 
@@ -87,8 +65,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Reads the shared bytes; an empty limiter if they are not what [`encode`](Self::encode)
-    /// writes.
+    /// Reads the shared bytes; invalid bytes give an empty limiter.
     pub fn decode(bytes: &[u8]) -> Self {
         let parse = || {
             let (&count, rest) = bytes.split_first()?;
@@ -112,7 +89,7 @@ impl Limiter {
         parse().unwrap_or_default()
     }
 
-    /// Writes the shared bytes into `into`, which is emptied first.
+    /// Replaces the content of `into` with the shared bytes.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         into.push(self.workers.len() as u8);
@@ -128,7 +105,7 @@ impl Limiter {
         }
     }
 
-    /// Requests that the application works on, granted ones included.
+    /// Requests inside the application, including granted ones.
     pub fn inside(&self) -> u32 {
         self.workers.iter().fold(0, |sum: u32, state| sum.saturating_add(state.taken()))
     }
@@ -142,7 +119,7 @@ impl Limiter {
         self.queue.iter().filter(|turn| turn.worker == worker.0).count()
     }
 
-    /// The worker with this number (not 0), which gives a sign of life; none if there are too many.
+    /// Records a sign of life of worker `id` (not 0); none if there are too many workers.
     pub fn join(&mut self, id: u64, now: Timestamp) -> Option<Worker> {
         let known = self.workers.iter().position(|state| state.id == id);
         let vacant = || self.workers.iter().position(|state| state.id == 0);
@@ -162,9 +139,8 @@ impl Limiter {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A worker reports how many requests it has let in, and the concurrency of each request that
-    /// it holds. This corrects the shared state. Held requests that are missing there go to the end
-    /// of the queue.
+    /// Corrects the shared state: `inside` requests are in, and `held` has the concurrency of each
+    /// waiting one. Held requests that the queue lacks go to its end.
     pub fn report(&mut self, worker: Worker, inside: u32, held: impl ExactSizeIterator<Item = Concurrency>) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         state.inside = inside;
@@ -185,8 +161,7 @@ impl Limiter {
         }
     }
 
-    /// Whether another worker has a place or a waiting request, and has been silent for longer than
-    /// a living one.
+    /// Whether another worker with places or waiting requests has been silent for too long.
     pub fn somebody_may_be_dead(&self, worker: Worker, now: Timestamp) -> bool {
         let mut others = self.workers.iter().enumerate().filter(|(place, state)| {
             *place != usize::from(worker.0) && state.id != 0 && now.since(state.seen) > SIGN_MAX_AGE
@@ -194,8 +169,8 @@ impl Limiter {
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
-    /// Drops dead workers. The caller has been awake since `awake`; before that it could not hear
-    /// the others.
+    /// Drops dead workers. The caller may have missed signs of life before `awake`. A worker that
+    /// was only stopped is back with its next step; nobody else enters while too many are inside.
     pub fn remove_dead(&mut self, awake: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
             if state.id != 0 && now.since(state.seen.max(awake)) > WORKER_TIMEOUT + SIGN_MAX_AGE {
@@ -205,7 +180,7 @@ impl Limiter {
         }
     }
 
-    /// Drops the worker with this number, which knows that it is about to end.
+    /// Drops the worker with this number, which is about to end.
     pub fn resign(&mut self, id: u64) {
         let Some(place) = self.workers.iter().position(|state| state.id == id) else { return };
         if let Some(state) = self.workers.get_mut(place) {
@@ -214,12 +189,12 @@ impl Limiter {
         self.queue.retain(|turn| usize::from(turn.worker) != place);
     }
 
-    /// The numbers of the workers that take part.
+    /// The numbers of all workers.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         self.workers.iter().map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A request arrives at `worker`, which has [reported](Self::report) what it had before.
+    /// A request arrives at `worker`, which has just [reported](Self::report).
     pub fn enter(&mut self, worker: Worker, concurrency: Concurrency) -> Entrance {
         if self.queue.is_empty()
             && self.inside() < concurrency.get()
@@ -232,12 +207,11 @@ impl Limiter {
         Entrance::Waits
     }
 
-    /// A held request of `worker` gives up. `before`: how many held requests of this worker are
-    /// before it.
+    /// A held request of `worker` gives up; `before` of this worker's held requests precede it.
     pub fn give_up(&mut self, worker: Worker, before: usize) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         // The first held requests have grants already. If one of them gives up, its grant goes to
-        // the next request of this worker, which then leaves the queue.
+        // this worker's next request, which then leaves the queue.
         let granted = state.granted as usize;
         let nth = before.saturating_sub(granted);
         let mut own = self.queue.iter().enumerate().filter(|(_, turn)| turn.worker == worker.0);
@@ -247,8 +221,7 @@ impl Limiter {
         }
     }
 
-    /// Grants a free place to the head of the queue, and returns the worker of that request. None
-    /// if no place is free for it.
+    /// Grants a free place to the head of the queue. Returns its worker; none if it may not enter.
     pub fn grant(&mut self) -> Option<Worker> {
         let inside = self.inside();
         let turn = *self.queue.front().filter(|turn| inside < turn.concurrency.get())?;
@@ -259,7 +232,7 @@ impl Limiter {
         Some(Worker(turn.worker))
     }
 
-    /// The worker lets in the requests that have grants. Returns how many.
+    /// Takes all grants of `worker`, which lets in that many requests.
     pub fn take(&mut self, worker: Worker) -> u32 {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return 0 };
         let granted = std::mem::take(&mut state.granted);

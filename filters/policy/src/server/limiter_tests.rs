@@ -1,5 +1,5 @@
-//! The concurrency limiter ([`Limiter`]) under random interleavings: workers to which grants come
-//! late, and in any order among the workers.
+//! The concurrency limiter ([`Limiter`]) under random interleavings: grants reach the workers late
+//! and in any order.
 
 use super::*;
 use proptest::prelude::*;
@@ -114,7 +114,8 @@ proptest! {
             world.limiter.encode(&mut bytes);
             prop_assert_eq!(&Limiter::decode(&bytes), &world.limiter);
         }
-        // Deliver everything, and let all leave: each must enter, and the limiter must end empty.
+        // Deliver everything, and let all requests leave. Each must enter, and the limiter must end
+        // empty.
         for _ in 0..2_000 {
             for w in 0..4 {
                 world.deliver(w);
@@ -305,7 +306,7 @@ fn bytes_with_a_turn_of_an_unknown_worker_decode_as_an_empty_limiter() {
     let mut bytes = Vec::new();
     limiter.encode(&mut bytes);
     assert_eq!(Limiter::decode(&bytes), limiter);
-    // The worker of the only turn.
+    // The byte with the worker of the only queued request.
     let at = bytes.len() - TURN_BYTES;
     bytes[at] = 2;
     assert_eq!(Limiter::decode(&bytes), Limiter::default());

@@ -1,27 +1,19 @@
-//! A server: all that one sidecar decides and measures about the application behind it.
+//! A server: what one sidecar decides and measures about the application behind it.
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`steps`] | nothing: the order in which a request goes through all of this |
+//! | [`steps`] | nothing: the order of a request's steps |
 //! | `arrival.rs` | whether a request may enter |
 //! | `departure.rs` | what is measured of it |
-//! | `speed.rs` | how fast the server is, by all of that |
-//! | [`admission`] | whether a request is taken, and whether an answer carries a chip |
-//! | [`capacity`] | how many requests are admitted: a number, an average, or from the SLO |
-//! | [`bid`] | what a request is offered, and for how long it is held |
-//! | [`limiter`], [`wait_queue`] | which requests the application works on, and which are held, in which order |
-//! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
+//! | `speed.rs` | how fast the server is, from all measurements |
+//! | [`admission`] | whether a request is admitted, and whether an answer carries a chip |
+//! | [`capacity`] | how many requests are admitted |
+//! | [`bid`] | what a request is offered, and how long it is held |
+//! | [`limiter`], [`wait_queue`] | which requests the application works on, and which wait, in which order |
+//! | [`count`] | how many requests are in flight over all threads, corrected after a crash |
 //! | [`departures`], [`service_rate`] | how fast the server is (Mu's measured capacity) |
 //! | [`execution`], [`work`] | how long a request takes on average, and whether that has changed |
-//! | [`places`] | how many requests the application works on at once, where that is not configured |
-//!
-//! Combines [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`]. The
-//! caller hands in how many requests are in the server and in the queue, because all threads of an
-//! Envoy share these numbers.
-//!
-//! With `hold: true` the time of a request from the hand-over to the application to its answer is
-//! its execution time. With `hold: false` the queue is in the application, and [`Work`] measures
-//! what each request had of the places.
+//! | [`places`] | how many requests the application works on at once, if not configured |
 
 pub mod admission;
 mod arrival;
@@ -59,12 +51,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Measurements of an application, which all of its configurations share.
+/// Measurements of an application, shared by all of its configurations.
 #[derive(Debug, Default)]
 struct Measured {
     departures: Departures,
     work: Work,
-    /// Where the concurrency is not configured.
+    /// Used if the concurrency is not configured.
     places: Places,
     rate: ServiceRate,
     rest: Rest,
@@ -72,14 +64,14 @@ struct Measured {
     cpu: Provided,
 }
 
-/// One sidecar's view of its application, under one configuration.
+/// One sidecar's view of its application, under one configuration. The caller passes in the numbers
+/// of requests in the server and in the queue, which all threads of an Envoy share.
 #[derive(Debug)]
 pub struct Server {
-    /// Without endpoints, which only senders use.
     parameters: ServiceParameters,
     capacity: Capacity,
     measured: Rc<RefCell<Measured>>,
-    /// When the request began that runs, for the one that arrives next.
+    /// Start of the running request, for the next arrival.
     start: Option<Timestamp>,
 }
 
@@ -90,7 +82,7 @@ impl Server {
         Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default(), start: None }
     }
 
-    /// The same application under another configuration: both share the measurements.
+    /// The same application under another configuration, with shared measurements.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
         let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
@@ -100,8 +92,7 @@ impl Server {
         other
     }
 
-    /// Applies new parameters. The measurements stay, and so does a capacity estimator whose own
-    /// parameters do not change.
+    /// Applies new parameters. Measurements stay; so does the capacity, if configured as before.
     pub fn configure(&mut self, parameters: &ServiceParameters) {
         if self.parameters.capacity() != parameters.capacity() {
             self.capacity = Capacity::new(parameters.capacity());
@@ -120,22 +111,22 @@ impl Server {
         self.parameters.orca()
     }
 
-    /// Whether a rejection says why to callers without these filters.
+    /// Whether a rejection tells callers without these filters its reason.
     pub fn tells_why(&self) -> bool {
         self.parameters.debug_headers()
     }
 
-    /// Requests that the application works on at once, if that is known.
+    /// Configured number of requests that the application works on at once.
     pub fn concurrency(&self) -> Option<Concurrency> {
         self.parameters.concurrency().map(Concurrency::new)
     }
 
-    /// How many requests the application may have at once; none: nothing is held.
+    /// How many requests the application may have at once; none if nothing is held.
     pub fn places(&self) -> Option<Concurrency> {
         self.concurrency().filter(|_| self.parameters.hold())
     }
 
-    /// How long a request with this `bid` and `deadline` may be held, and why it is rejected then.
+    /// How long a request with this `bid` and `deadline` may be held, and why it is then rejected.
     pub fn max_hold(&self, bid: Option<Bid>, deadline: Option<Duration>) -> (Duration, Reason) {
         let execution = self.measured.borrow().departures.execution().unwrap_or_default();
         let longest = self.parameters.max_queue_wait();
@@ -145,18 +136,18 @@ impl Server {
         )
     }
 
-    /// The capacity in force; none: no limit (yet).
+    /// The capacity in force, in requests; none: no limit (yet).
     pub fn capacity(&self) -> Option<Concurrency> {
         self.capacity.get()
     }
 
-    /// The report for an answer while `others` are in the server besides the answered request.
+    /// The report for an answer, while `others` are in the server besides the answered request.
     pub fn report(&self, others: Concurrency, rng: &mut impl Rng) -> LoadReport {
         let chip = Admission::new(self.capacity(), Ratio::within(self.parameters.headroom())).grants_chip(others, rng);
         LoadReport { chip, ..self.bare_report(others) }
     }
 
-    /// The report for a rejection: one without a chip.
+    /// The report for a rejection, without a chip.
     pub fn bare_report(&self, others: Concurrency) -> LoadReport {
         let Measured { departures, cpu, .. } = &*self.measured.borrow();
         let bids = self.parameters.routing().bids();

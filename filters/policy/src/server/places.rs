@@ -1,63 +1,37 @@
-//! How many requests the application works on at once, where nobody has said so.
+//! Estimates how many requests the application works on at once (its *places*), if not configured.
 //!
-//! A request that makes the `n`th in a server with `C` places takes an execution time `S` as long
-//! as `n <= C`, and about `S * n / C` beyond. So this counts requests and sums response times by
-//! level `n`: 1 to 7 exactly, then four levels an octave. With `N` requests in all, `N_n` on a
-//! level, which took `R_n` seconds together, the logarithm of the likelihood of `C` is, but for a
-//! constant,
+//! A request that arrives as the `n`th takes about `S * max(1, n / C)` in a server with `C` places
+//! and the execution time `S`. Each thread counts requests and sums response times by level `n`,
+//! and rates each `C` by its likelihood:
+//! `filters/adr/0020-a-concurrency-that-is-not-configured.md`.
 //!
-//! `L(C) = (sum N_n ln min(n, C) - N ln sum R_n / n * min(n, C)) / noise`
-//!
-//! for the `S` that fits best, `sum R_n / n * min(n, C) / N`. `noise` is the squared coefficient of
-//! variation of the execution times, at least [`LEAST_NOISE`].
-//!
-//! Each batch of [`BATCH`] requests has an `S` of its own: otherwise a server that has become slow,
-//! and has more requests since, would look like one with few places. The `L` of the batches are
-//! added up, the past with weight [`MEMORY`] for each batch since.
-//!
-//! - **in force** is the largest `C` whose `L` is within [`BAR`] of the best, at most the highest
-//!   level of this batch and the last. So while little is known all requests are expected to take
-//!   as long as the mean one, and none is bounced because of a queue that may not exist;
-//! - **least** is the smallest `C` within [`BAR`] of the best: a request that meets fewer has a
-//!   free place, as far as can be known;
-//! - **sure** is the best `C`, if it is better than `C / 2` and `2 C` by [`BAR`]. It cannot be
-//!   known where the places are never all taken, or always;
-//! - **change**: where another `C` than the best is better by [`CHANGE`] for a batch alone, the
-//!   past is forgotten.
-//!
-//! This needs no clock, and nothing of other threads but how many requests they have: each thread
-//! has its own estimate from its own requests. Cost: a few additions a request, and two logarithms
-//! a level at the end of a measuring interval. Cold start: one place.
-//!
-//! Considered: the departures from each level by the time spent on it (a Markov chain's
-//! likelihood). It needs fewer requests where times vary much, but takes fixed times for twice as
-//! many places, and a thread sees only the departures of its own requests.
+//! Cold start: one place. Cost: a few additions a request, two logarithms a level and interval.
 
 use crate::units::Concurrency;
 use std::time::Duration;
 
-/// The levels: the last is that of 2,048 requests and more.
+/// Levels: 1 to 7 exactly, then four an octave. The last one is 2,048 requests and more.
 const LEVELS: usize = 40;
 /// Requests in a batch.
 const BATCH: f64 = 1000.0;
-/// What the past counts for after each batch.
+/// Weight of the past after each batch.
 const MEMORY: f64 = 0.9;
-/// By how much the best must be more likely, in logarithms.
+/// Log-likelihood by which the best `C` must beat another that is ruled out.
 const BAR: f64 = 3.0;
-/// By how much a batch must contradict the past.
+/// Log-likelihood by which a single batch must contradict the past, which is then forgotten.
 const CHANGE: f64 = 5.0;
-/// The least noise of a response time that is believed.
+/// Least squared coefficient of variation that is believed.
 const LEAST_NOISE: f64 = 0.3;
 
-/// The level of `n` requests: that of one is 0.
+/// The level of `n` requests: 0 for one.
 #[inline(never)]
 fn level(n: u32) -> usize {
-    // The first bit is the octave, and the two after it are the level in the octave.
+    // The leading bit gives the octave, the next two bits the level within it.
     let octave = 29_u32.saturating_sub(n.leading_zeros());
     ((4 * octave + (n >> octave)).saturating_sub(1) as usize).min(LEVELS - 1)
 }
 
-/// The number of requests that stands for a level: the one in its middle.
+/// The number of requests in the middle of a level.
 #[inline(never)]
 fn requests(level: usize) -> u32 {
     let n = level as u32 + 1;
@@ -65,21 +39,21 @@ fn requests(level: usize) -> u32 {
     ((n - 4 * octave) << octave) + (1 << octave) / 2
 }
 
-/// How likely a number of places is, and the sum of all execution times if it is that.
+/// The log-likelihood of a number of places, and the sum of all execution times under it.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
     likelihood: f64,
     seconds: f64,
 }
 
-/// What a thread knows of the places of the application.
+/// One thread's estimate of the application's places.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The batch that is being filled, by level: requests, and the seconds that they took.
+    /// The current batch, by level: requests and their seconds.
     batch: [(f64, f64); LEVELS],
-    /// What the batches before say, by level.
+    /// Log-likelihood from earlier batches, by level.
     past: [f64; LEVELS],
-    /// The highest levels of the last batch and of this one.
+    /// The highest levels of the last batch and of the current one.
     highest: (usize, usize),
     /// The lowest and the highest level that are likely.
     lower: usize,
@@ -103,7 +77,7 @@ impl Places {
         self.highest.1 = self.highest.1.max(level(others.get().saturating_add(1)));
     }
 
-    /// A request that met `others` has been answered after it `took` so long.
+    /// A request that met `others` was answered after `took`.
     #[inline(never)]
     pub fn hear(&mut self, others: Concurrency, took: Duration) {
         if let Some((requests, seconds)) = self.batch.get_mut(level(others.get().saturating_add(1))) {
@@ -112,17 +86,17 @@ impl Places {
         }
     }
 
-    /// The execution time has changed: what was heard before says nothing of the same batch.
+    /// The execution time has changed. The current batch would mix both times, so it starts again.
     pub fn change(&mut self) {
         self.batch.fill((0.0, 0.0));
     }
 
     /// Ends a measuring interval. `noise`: the squared coefficient of variation of the execution
-    /// times. Returns by what factor the execution time is another than it was taken to be before.
+    /// times. Returns the factor by which the new estimate corrects the execution time.
     #[inline(never)]
     pub fn measure(&mut self, noise: f64) -> f64 {
         let noise = noise.max(LEAST_NOISE);
-        // Of the requests from the level on: how many, and what they took by those they were with.
+        // For requests at this level and above: their number, and their seconds divided by `n`.
         let (mut left, mut shares) = (0.0, 0.0);
         for (of, (heard, took)) in self.batch.iter().enumerate() {
             left += heard;
@@ -133,7 +107,7 @@ impl Places {
         }
         let all = left;
         let mut fits = Vec::with_capacity(LEVELS);
-        // Of the requests below: the sum of the logarithms, and what they took.
+        // For requests below: the sum of `ln n`, and their seconds.
         let (mut logarithms, mut below) = (0.0, 0.0);
         for (of, (heard, took)) in self.batch.iter().enumerate() {
             let n = f64::from(requests(of));
@@ -164,7 +138,6 @@ impl Places {
         fits.get(self.used()).map_or(0.0, |fit| fit.seconds) / before
     }
 
-    /// Which numbers of places are likely.
     fn judge(&mut self, fits: &[Fit]) {
         (self.best, self.lower, self.upper) = (LEVELS, LEVELS, 0);
         for level in 0..LEVELS {
@@ -181,29 +154,29 @@ impl Places {
         self.sure = beats(2 * places) && (places == 1 || beats(places / 2));
     }
 
-    /// The level of the places in force.
     fn used(&self) -> usize {
         self.upper.min(self.highest.0.max(self.highest.1))
     }
 
-    /// The most places that are likely, of those that have been seen taken.
+    /// The largest likely number of places, at most what was occupied in this batch or the last
+    /// one. So while little is known, no request is bounced for a queue that may not exist.
     #[inline(never)]
     pub fn in_force(&self) -> Concurrency {
         Concurrency::new(requests(self.used()))
     }
 
-    /// The fewest places that are likely.
+    /// The smallest likely number of places.
     pub fn least(&self) -> Concurrency {
         Concurrency::new(requests(self.lower))
     }
 
-    /// The number of places, if it is known.
+    /// The number of places, if sure. It never is if the places are never all taken, or always.
     pub fn sure(&self) -> Option<Concurrency> {
         self.sure.then(|| Concurrency::new(requests(self.best)))
     }
 }
 
-/// Whether another level is more likely by more than this.
+/// Whether another level beats this one by more than `by`.
 #[inline(never)]
 fn is_beaten(fits: &[Fit], level: usize, by: f64) -> bool {
     fits.get(level).is_some_and(|own| fits.iter().any(|other| other.likelihood - own.likelihood > by))

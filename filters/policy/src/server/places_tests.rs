@@ -8,7 +8,8 @@ fn met(n: u32) -> Concurrency {
     Concurrency::new(n)
 }
 
-/// A thread has heard of so many requests that met so many others and took so many milliseconds.
+/// A thread has heard of this many requests that met this many others and took this many
+/// milliseconds.
 fn heard(requests: &[(u32, u32, u64)]) -> Places {
     let mut places = Places::default();
     hear(&mut places, requests);
@@ -54,7 +55,7 @@ fn cold_it_is_one_place_and_then_as_many_as_were_met() {
 
 #[test]
 fn the_likelihood_is_compared_with_bars_of_three() {
-    // Two places are more likely than one by 0.118 for each pair of requests, by the noise of 0.3.
+    // With the noise of 0.3, each pair of requests makes two places more likely than one by 0.118.
     let two = |number| {
         let mut places = heard(&[(number, 0, 100), (number, 1, 100)]);
         assert_eq!(places.measure(0.0), 1.0);
@@ -67,7 +68,7 @@ fn the_likelihood_is_compared_with_bars_of_three() {
         ((12.0 * places.measure(noise)).round(), all(&places))
     };
     assert_eq!(one(7, 0.3), (12.0, (1, 2, None)));
-    // With one place each took 100 ms of it, with two 150 ms.
+    // With one place, each took 100 ms of it; with two, 150 ms.
     assert_eq!(one(8, 0.3), (8.0, (1, 1, Some(1))));
     assert_eq!(one(25, 1.0), (12.0, (1, 2, None)));
     assert_eq!(one(26, 1.0), (8.0, (1, 1, Some(1))));
@@ -75,7 +76,7 @@ fn the_likelihood_is_compared_with_bars_of_three() {
 
 #[test]
 fn the_best_is_sure_when_half_and_twice_as_many_are_less_likely() {
-    // Two places.
+    // Response times of two places.
     let line = |number| [(number, 0, 100), (number, 1, 100), (number, 2, 150), (number, 3, 200)];
     for (number, expected) in [(17, (2, 4, None)), (18, (2, 3, Some(2))), (36, (2, 3, Some(2))), (37, (2, 2, Some(2)))]
     {
@@ -83,11 +84,11 @@ fn the_best_is_sure_when_half_and_twice_as_many_are_less_likely() {
         places.measure(1.0);
         assert_eq!(all(&places), expected, "{number}");
     }
-    // Nothing speaks against more places where they were never all taken.
+    // Nothing contradicts more places if they were never all taken.
     let mut places = heard(&[(100, 0, 100), (100, 1, 100), (100, 2, 100)]);
     places.measure(1.0);
     assert_eq!(all(&places), (3, 3, None));
-    // Nor for any where there was always a line.
+    // If there was always a queue, nothing contradicts any number.
     let mut places = heard(&[(100, 6, 700), (100, 10, 1_100)]);
     places.measure(1.0);
     assert_eq!(all(&places), (1, 9, None));
@@ -165,7 +166,7 @@ struct Application {
     noise: f64,
 }
 
-/// One thread's `places` after it has seen `answers` of its requests, a `share` of all.
+/// One thread's `places` after `answers` of its own requests, which are a `share` of all.
 fn serve(places: &mut Places, of: Application, answers: u32, share: f64, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let gap = |rng: &mut fastrand::Rng| -(1.0 - rng.f64()).ln() / (of.load * f64::from(of.places));
@@ -220,7 +221,7 @@ fn application(places: u32, load: f64, (draw, noise): (fn(&mut fastrand::Rng) ->
     Application { places, load, draw, noise }
 }
 
-/// Whether it is sure and within a factor of 1.4.
+/// Whether it is sure, and right within a factor of 1.4.
 fn is_right(places: &Places, truth: u32) -> bool {
     places.sure().is_some_and(|sure| {
         let of = f64::from(sure.get()) / f64::from(truth);

@@ -1,24 +1,20 @@
 //! The service rate of a server, estimated from what it reports (Mu, paper section 4.3.3).
 //!
 //! A report of departure rate `R` (requests/s) and confidence `c` (ratio) replaces the saved pair
-//! if `c >= saved c` or `R >= saved R`; then the service rate is `R / c`. A low confidence means
-//! that the server was idle part of the time, and could have done that much more.
+//! if `c >= saved c` or `R >= saved R`. The service rate is `R / c`: a server that was idle part of
+//! the time could have done that much more.
 //!
-//! Aging: the weight of the saved values is halved every [`HALF_LIFE`], so that a server that has
-//! become slower is believed after a while. Cold start: nothing; the caller uses the largest rate
-//! known in the service. Cost: a few multiplications an answer.
-//!
-//! Deviations: 1. the aging (the paper never forgets a high rate); 2. a confidence below
-//! `LEAST_CONFIDENCE` counts as that: a server is never believed to be more than twice as fast as
-//! it was seen to be. `R / c` with a small `c` is a wild guess, which attracts load to the server
-//! that had the least: simulated (20 servers, 93% load, one gateway, service rates from this rule
-//! alone) the p99 is 190 ms with 0.5, 375 with 0.25, 1,350 with 0.05.
+//! Deviations: 1. saved values age, where the paper never forgets a high rate; 2. `c` is at least
+//! `LEAST_CONFIDENCE`. Until a rate is known, callers use the largest one of the service.
 
 use crate::units::{Ratio, Timestamp};
 use std::time::Duration;
 
-/// After this time without an update a saved value counts for half.
+/// Half-life of a saved value's weight, so that a slower server is believed after a while.
 pub const HALF_LIFE: Duration = Duration::from_secs(10);
+/// A server is never believed to be more than twice as fast as it was seen to be: a wild guess
+/// attracts load. Simulated (20 servers, 93% load, one gateway, this rule alone), the p99 is 190 ms
+/// with 0.5, 375 with 0.25, 1,350 with 0.05.
 const LEAST_CONFIDENCE: f64 = 0.5;
 
 /// The estimate for one server.
@@ -35,7 +31,7 @@ struct Saved {
 }
 
 impl ServiceRate {
-    /// Takes in a report: departure rate in requests per second, confidence as a ratio.
+    /// Processes a report: departure rate in requests per second, and confidence.
     pub fn hear(&mut self, rate: f64, confidence: Ratio, now: Timestamp) {
         if !(rate > 0.0 && rate.is_finite()) {
             return;

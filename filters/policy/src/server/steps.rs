@@ -1,8 +1,7 @@
-//! The steps of a request through a server. Each takes what the one before gave, so that the order
-//! of the calls within them cannot be mistaken:
-//!
-//! [`arrive`](Server::arrive), [`hand_over`](Server::hand_over), and [`answer`](Server::answer) or
-//! [`leave`](Server::leave); and now and then [`tick`](Server::tick).
+//! The steps of a request through a server: [`arrive`](Server::arrive),
+//! [`hand_over`](Server::hand_over), and [`answer`](Server::answer) or [`leave`](Server::leave).
+//! Each consumes the value of the step before, so no other order compiles. [`tick`](Server::tick)
+//! comes now and then.
 
 use super::Server;
 use super::departures::{Flag, Totals};
@@ -11,18 +10,18 @@ use crate::wire::bid::Bid;
 use crate::wire::reason::Reason;
 use std::time::Duration;
 
-/// What all threads of a proxy know of one application.
+/// What all threads of a proxy share about one application.
 pub trait Threads {
-    /// When the running request began, if a thread has told so.
+    /// Start of the running request, if any thread has told it.
     fn running_since(&self) -> Option<Timestamp>;
 
-    /// Tells all threads that a request begins to run.
+    /// Tells all threads that a request starts to run.
     fn runs_since(&mut self, now: Timestamp);
 
-    /// Counts a request that was answered. `confident`: whether the server was busy all the time.
+    /// Counts an answered request. `confident`: the server was busy all the time.
     fn departed(&mut self, confident: bool);
 
-    /// What was counted so far.
+    /// The counts so far.
     fn totals(&self) -> Totals;
 }
 
@@ -52,8 +51,7 @@ impl Threads for OneThread {
     }
 }
 
-/// A request that was admitted. It can be neither copied nor made otherwise, so that each is handed
-/// over, answered or left once.
+/// An admitted request. It can be neither copied nor forged, so each step happens once.
 #[derive(Debug, PartialEq)]
 pub struct Admitted {
     flag: Flag,
@@ -68,19 +66,19 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// When the request came.
+    /// Its arrival.
     pub fn arrived(&self) -> Timestamp {
         self.admitted.arrived
     }
 
-    /// When it was handed to the application.
+    /// Its hand-over to the application.
     pub fn since(&self) -> Timestamp {
         self.since
     }
 }
 
 impl Admitted {
-    /// It is handed to the application, while its server has no parameters any more.
+    /// Hands it over when its server no longer has parameters.
     pub fn unmeasured(self, now: Timestamp) -> Inside {
         Inside { admitted: self, since: now }
     }
@@ -94,8 +92,7 @@ impl From<Inside> for Admitted {
 
 impl Server {
     /// A request arrives and meets `others` in the server. It accepts an expected response time up
-    /// to its `bid`, and has `deadline` left, if given. The capacity is checked first: a bid is for
-    /// a place in the queue, not for one beyond it.
+    /// to `bid`, and has `deadline` left. No bid buys a place beyond the capacity.
     ///
     /// # Errors
     /// Why it must not enter.
@@ -114,7 +111,7 @@ impl Server {
         Ok(Admitted { flag: self.flag(others, bid.is_some()), arrived: now })
     }
 
-    /// A request is handed to the application. `waited`: after it was held.
+    /// The application gets a request. `waited`: it was held before.
     pub fn hand_over(&self, admitted: Admitted, waited: bool, threads: &mut impl Threads, now: Timestamp) -> Inside {
         if self.begins(if waited { Concurrency::new(0) } else { admitted.flag.met }) {
             threads.runs_since(now);
@@ -122,8 +119,8 @@ impl Server {
         Inside { admitted, since: now }
     }
 
-    /// The application has answered a request, and `others` are left in the server. `tells_speed`:
-    /// whether the time that it took says how fast the application is.
+    /// The application has answered a request; `others` are left in the server. `tells_speed`:
+    /// whether the response time says how fast the application is.
     pub fn answer(
         &mut self,
         inside: Inside,
@@ -144,14 +141,14 @@ impl Server {
         }
     }
 
-    /// A request has left the server without an answer from the application, and `others` are left.
+    /// A request left the server without an answer from the application; `others` are left.
     pub fn leave(&mut self, admitted: impl Into<Admitted>, others: Concurrency, now: Timestamp) {
         self.vanish(others, admitted.into().arrived, now);
     }
 
-    /// Time has passed. To be called at each answer and a few times a second. `executing`: whether
-    /// the application works on something. Returns whether a measuring interval is over; servers
-    /// made by [`beside`](Self::beside) must then [`follow`](Self::follow).
+    /// Call this at each answer and a few times a second. `executing`: the application is working
+    /// on a request. Returns whether a measuring interval is over; servers made by
+    /// [`beside`](Self::beside) must then [`follow`](Self::follow).
     pub fn tick(&mut self, threads: &impl Threads, executing: impl FnOnce() -> bool, now: Timestamp) -> bool {
         let due = self.is_due(now);
         if due {

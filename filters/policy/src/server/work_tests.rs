@@ -1,4 +1,4 @@
-//! The work of a thread's requests: exact with one thread, near with several.
+//! The work of a thread's requests: exact with one thread, approximate with several.
 
 use super::*;
 use std::collections::VecDeque;
@@ -57,8 +57,8 @@ fn a_rejected_request_does_not_count() {
     near(work.seconds() - one, 0.2 / 2.0);
 }
 
-/// What the threads of a server with a line measure, which have 70, 20, 8 and 2% of the requests,
-/// by the mean execution time. 90% load.
+/// What each thread of a server with a queue inside measures, relative to the mean execution time.
+/// The threads have these `shares` of the requests, at 90% load.
 fn threads(places: u32, shares: &[f64], draw: impl Fn(&mut fastrand::Rng) -> f64) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let gap = |rng: &mut fastrand::Rng| -(1.0 - rng.f64()).ln() / (0.9 * f64::from(places));

@@ -1,15 +1,13 @@
-//! How the threads of one proxy follow the control plane: which one asks, and whose answer counts.
+//! How the threads of one proxy follow the control plane: which one polls, and whose answer takes
+//! effect.
 //!
-//! Every thread's VM looks once a tick. One of them, the leader, asks. It holds a lease in the
-//! shared data (a VM's number and the end of the lease) and renews it at each look, so a leader
-//! that dies is replaced within [`LEASE`]. The state in the shared data is in force. An answer
-//! replaces it only if the same state was in force when the question was asked. So two threads that
-//! both believe to lead for a moment cannot bring an older state back. Each state has its own
-//! [`Stamp`] for this, since the same version may come twice.
+//! Once a tick each VM tries to renew or take a lease in shared data; the holder, the leader,
+//! polls. A dead leader is replaced within [`LEASE`]. An answer replaces the shared state only if
+//! that state has not changed since the question. So when two threads both believe they lead, an
+//! older state cannot return. A [`Stamp`] identifies each state, since a version may occur twice.
 //!
-//! The control plane makes sure that an answer is not older than the question, but in the cases of
-//! `control-plane/adr/0001-versions.md`. Cold start: no version, any state is news. Cost: a read
-//! and a write of 16 bytes a look; the state is copied when it changes. Not in the paper.
+//! The control plane never sends older states, except as in `control-plane/adr/0001-versions.md`.
+//! Cost: a read and a write of 16 bytes a tick. Not in the paper.
 
 use crate::config::{ConfigError, Services};
 use crate::proxy::shared::Shared;
@@ -17,32 +15,30 @@ use crate::sync::State;
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// A VM that has not renewed its lease for this long leads no more.
+/// A lease lasts this long without renewal.
 pub const LEASE: Duration = Duration::from_secs(12);
 
 const LEADER_KEY: &str = "bloc/leader";
-/// The stamp of the state in force. Each tick reads it, so it also has a key of its own.
+/// The stamp of the current state. Each tick reads it, so it also has its own key.
 const STAMP: &str = "bloc/stamp";
 /// The stamp, then the control plane's answer.
 const STATE: &str = "bloc/state";
 
-/// Identifies a state in force within this proxy: the VM that brought it and that VM's count,
-/// little endian. Only equality means something.
+/// Identifies a state within this proxy: the VM that brought it and that VM's count, little endian.
+/// Only equality is meaningful.
 pub type Stamp = [u8; 16];
 
-/// What one VM has of the control plane's state.
+/// One VM's copy of the control plane's state.
 #[derive(Clone, Debug, Default)]
 pub struct Follower {
     vm: u64,
-    /// The keys of the state that is followed, and of its stamp.
     keys: Keys,
     /// The version in force in this VM; empty: none.
     version: String,
-    /// The services of it that could not be read.
     unread: Vec<String>,
     /// The stamp of the state in force in this VM; zero: none.
     stamp: Stamp,
-    /// The number of states that this VM brought.
+    /// How many states this VM brought.
     brought: u64,
 }
 
@@ -58,25 +54,25 @@ impl Default for Keys {
     }
 }
 
-/// A state to put in force in this VM.
+/// A state to apply in this VM.
 #[derive(Debug, PartialEq)]
 pub struct News {
     /// The services.
     pub services: Services,
     /// Those that could not be read, and why.
     pub unread: Vec<(String, ConfigError)>,
-    /// Whether this VM brought it, and so must tell the others.
+    /// Whether this VM brought it, and must tell the others.
     pub brought: bool,
 }
 
 impl Follower {
-    /// The VM with this number (not 0), which has nothing yet.
+    /// The VM with this number (not 0), without a state.
     pub fn new(vm: u64) -> Self {
         Self { vm, ..Self::default() }
     }
 
-    /// Follows the control plane in this cluster from now on. Nothing of it is in force in this VM
-    /// yet.
+    /// From now on follows the control plane in this cluster. None of its state is in force in this
+    /// VM yet.
     pub fn follow(&mut self, cluster: &str) {
         self.keys = Keys { state: format!("{STATE}/{cluster}"), stamp: format!("{STAMP}/{cluster}") };
         self.forget();
@@ -92,13 +88,13 @@ impl Follower {
         &self.unread
     }
 
-    /// What to pass to [`answered`](Self::answered) with the answer to a question that is asked
-    /// now.
+    /// The stamp to pass to [`answered`](Self::answered) with the answer to a question that is
+    /// asked now.
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Whether this VM leads. Renews the lease, or takes it over if it is free.
+    /// Whether this VM leads. Renews the lease, or takes a free one.
     pub fn try_lead(&self, shared: &impl Shared, now: Timestamp) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let free = holder.and_then(|value| lease(&value)).is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
@@ -107,33 +103,32 @@ impl Follower {
         free && shared.set(LEADER_KEY, &value, cas)
     }
 
-    /// Forgets what was in force in this VM.
+    /// Forgets this VM's copy.
     pub fn forget(&mut self) {
         (self.version, self.unread, self.stamp) = (String::new(), Vec::new(), Stamp::default());
     }
 
-    /// Gives the lease back if this VM has it, so that the next VM that asks leads at once. Returns
-    /// whether it had.
+    /// Releases this VM's lease, so that the next VM that asks leads at once. Returns whether it
+    /// held one.
     pub fn resign(&self, shared: &impl Shared) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let leads = holder.and_then(|value| lease(&value)).is_some_and(|(vm, _)| vm == self.vm);
-        // If another thread comes in between, the lease is its own.
+        // If another thread interferes, the lease is that thread's.
         leads && shared.set(LEADER_KEY, &[], cas)
     }
 
-    /// Takes the answer to the question that was asked with `stamp`. None if it changes nothing
-    /// here.
+    /// Takes the answer to the question asked with `stamp`. None if nothing changes in this VM.
     ///
     /// # Errors
-    /// The body is no answer with a state; nothing changes.
+    /// The body is not an answer with a state; nothing changes.
     pub fn answered(&mut self, shared: &impl Shared, stamp: Stamp, body: &[u8]) -> Result<Option<News>, ConfigError> {
         self.answered_with(shared, stamp, State::read(body)?, body)
     }
 
-    /// Likewise, where the state of the `body` has been read.
+    /// The same, with the state of the `body` already read.
     ///
     /// # Errors
-    /// What another thread has brought cannot be read; nothing changes.
+    /// A state that another thread brought cannot be read; nothing changes.
     pub fn answered_with(
         &mut self,
         shared: &impl Shared,
@@ -151,15 +146,15 @@ impl Follower {
         state.extend_from_slice(body);
         let in_force = in_force.map(|state| stamp_of(&state)).unwrap_or_default();
         if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(&self.keys.state, &state, cas) {
-            // Another thread has brought a state since; the next question tells how this answer
-            // compares with that.
+            // Another thread has brought a state since. The next question compares this answer with
+            // it.
             return self.take_over(shared);
         }
         self.announce(shared, new);
         Ok(Some(self.take(read, new, true)))
     }
 
-    /// Takes over the state that another thread has put into the shared data, if it is new.
+    /// Takes a new state that another thread put into shared data.
     ///
     /// # Errors
     /// It cannot be read; nothing changes.
@@ -185,10 +180,9 @@ impl Follower {
         News { services, unread, brought }
     }
 
-    /// Writes the stamp of the state in force, beginning with the one that was brought. Two threads
-    /// may do so at once, each for its own state. The one that writes last also looks last, and so
-    /// leaves the stamp of the state that is there. Otherwise the threads with the other state
-    /// would believe that they are up to date until the next change.
+    /// Writes the stamp of the current state, starting with the one just brought. If two threads do
+    /// so at once, the last writer also reads last, so the final stamp matches the state. Otherwise
+    /// threads with the other state would not notice until the next change.
     fn announce(&self, shared: &impl Shared, brought: Stamp) {
         let mut stamp = brought;
         loop {
@@ -202,12 +196,11 @@ impl Follower {
     }
 }
 
-/// The stamp at the beginning of a shared value; all zero if there is none.
+/// The stamp at the start of a shared value; zeros if there is none.
 fn stamp_of(value: &[u8]) -> Stamp {
     value.get(..size_of::<Stamp>()).and_then(|stamp| stamp.try_into().ok()).unwrap_or_default()
 }
 
-/// The VM and the end of a lease.
 fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
     let vm = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
     let ends = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);

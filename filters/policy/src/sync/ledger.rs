@@ -1,8 +1,6 @@
-//! How much of what a proxy has counted was reported: the data that its threads share for
-//! [`crate::sync::reports`].
-//!
-//! Encoded as bytes, all numbers little endian. Not as JSON: its reader would make the module an
-//! eighth larger.
+//! How much of the proxy's counts was reported: what its threads share for
+//! [`crate::sync::reports`], in little-endian bytes. A JSON reader would make the module an eighth
+//! larger.
 //!
 //! ```text
 //! ledger = FORMAT newest answer part u32 { id until part }
@@ -18,14 +16,12 @@ use crate::units::inserted::inserted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The first byte; any other value is from another version of this file.
+/// The first byte. Another value means another version of this file.
 const FORMAT: u8 = 1;
-/// The most reports under way, each of a poll that may still be answered. A poll beyond that
-/// reports no events.
+/// The most reports under way. Further polls report no events.
 const MAX_UNDER_WAY: usize = 8;
-/// The longest name of a replica, in bytes.
+/// The longest replica name, in bytes.
 const MAX_REPLICA: usize = 64;
-/// Counters of a service.
 const EVENTS: usize = 8;
 
 /// Identifies a report within a proxy.
@@ -33,22 +29,22 @@ const EVENTS: usize = 8;
 pub struct ReportId {
     /// The VM that makes it.
     pub vm: u64,
-    /// Its number among the reports of this VM.
+    /// Its number among this VM's reports.
     pub number: u64,
 }
 
-/// What became of a poll, as far as its report is concerned.
+/// How a poll ended, as far as its report is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End<'a> {
-    /// This replica has answered, and has counted the report.
+    /// This replica answered, and has counted the report.
     Counted(&'a str),
-    /// It failed, or was answered without being counted.
+    /// It failed, or the answer did not count it.
     NotCounted,
 }
 
 impl<'a> End<'a> {
-    /// What an answer with this status and this [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER)
-    /// says. An invalid name (valid: 1 to 64 visible ASCII characters) counts as no header.
+    /// What an answer with this status and [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) means.
+    /// An invalid name (valid: 1 to 64 visible ASCII characters) counts as none.
     pub fn of(status: &[u8], replica: Option<&'a [u8]>) -> Self {
         let name = |name: &&[u8]| (1..=MAX_REPLICA).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
         match (status, replica.filter(name).and_then(|name| str::from_utf8(name).ok())) {
@@ -58,12 +54,10 @@ impl<'a> End<'a> {
     }
 }
 
-/// What the threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// The poll that began last.
     newest: ReportId,
-    /// The replica that answered last, and when, in nanoseconds of the host's clock.
+    /// The replica that answered last, and the host's clock at that time, in nanoseconds.
     answer: Option<(String, u64)>,
     counted: Part,
     under_way: Vec<UnderWay>,
@@ -77,12 +71,12 @@ struct UnderWay {
     part: Part,
 }
 
-/// A part of what has happened.
+/// The events of a period.
 #[derive(Debug, Default)]
 struct Part {
-    /// Whether it goes back to the start of the proxy.
+    /// Whether it starts with the proxy.
     from_start: bool,
-    /// Nanoseconds that it covers; from the zero of the host's clock if it goes back to the start.
+    /// Nanoseconds covered; from the clock's zero if it starts with the proxy.
     nanos: i64,
     services: BTreeMap<String, Events>,
 }
@@ -92,7 +86,7 @@ struct Part {
 struct Events([i64; EVENTS]);
 
 impl Ledger {
-    /// A ledger in which all of this, up to now, counts as counted.
+    /// A ledger that treats everything up to now as counted.
     pub(crate) fn as_if_counted(load: &[ServiceLoad], now: Timestamp) -> Self {
         let services = inserted(load.iter().map(|load| (load.service.clone(), Events::of(load))));
         let counted = Part { from_start: true, nanos: signed(now.as_nanos()), services };
@@ -141,7 +135,7 @@ impl Ledger {
                 self.answer = Some((replica.to_owned(), now.as_nanos()));
                 self.counted.add(part.unwrap_or_default());
             }
-            // The end of an older poll says nothing about the replica that answered a newer one.
+            // An older poll's end says nothing about the replica that answered a newer one.
             End::NotCounted => drop(self.answer.take_if(|_| self.newest == id)),
         }
     }
@@ -150,7 +144,6 @@ impl Ledger {
         self.under_way.iter().map(|poll| &poll.part).chain([&self.counted])
     }
 
-    /// What the reports have said about a service.
     fn reported(&self, service: &str) -> Events {
         self.parts().filter_map(|part| part.services.get(service)).fold(Events::default(), |sum, part| sum.plus(*part))
     }
@@ -164,7 +157,7 @@ impl Ledger {
     }
 }
 
-/// What a report says of which nothing may count: it is not in the ledger.
+/// A report that is not in the ledger, so it must not contain events.
 pub(crate) fn without_events(load: &mut [ServiceLoad]) -> Last {
     load.iter_mut().for_each(|load| Events::default().write(load));
     Last { reported_ms: Some(0), ..Last::default() }
@@ -249,7 +242,6 @@ impl Events {
 }
 
 impl Ledger {
-    /// The bytes of this ledger.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
         encode_id(&mut out, self.newest);
@@ -266,7 +258,6 @@ impl Ledger {
         out
     }
 
-    /// None if these bytes are not a ledger.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let [FORMAT] = from.bytes()? else { return None };
@@ -307,7 +298,6 @@ fn encode_length(out: &mut Vec<u8>, length: usize) {
     out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// The bytes still to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

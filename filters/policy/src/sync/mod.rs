@@ -2,39 +2,28 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`polls`] | when a proxy asks the control plane |
-//! | [`follower`] | which of the answers counts, for all threads |
+//! | [`polls`] | when a proxy polls |
+//! | [`follower`] | which answer takes effect, for all threads |
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |
 //! | [`latency`] | nothing: how long requests take, in buckets that add up |
 //!
-//! The answer is 200 with a [`SyncResponse`] as soon as the state that the proxy subscribed to
-//! differs from what it has, or 304 without a body after `wait`. A version is text that only the
-//! control plane can read. A proxy presents the one that it has, and takes over the answer if it
-//! still has that one then. The control plane, which may be several replicas, makes sure that the
-//! answer is not older: replicas give the same state the same version, and one that knows less than
-//! a proxy says nothing. An answer with a `retry-after` asks the proxy to come back at a random
-//! moment within so many seconds.
+//! The answer is 200 with a [`SyncResponse`] as soon as the subscribed state differs from the
+//! proxy's version, or 304 after `wait`. Only the control plane interprets versions, and it never
+//! answers with an older state. Unknown members are ignored, except in a service
+//! ([`features`](crate::config::features)).
 //!
 //! # What is counted
 //!
-//! Polls of one proxy may go to any replica of the control plane, and each event must count at one
-//! of them. An answer with [`REPLICA_HEADER`] says that its replica has counted the report of this
-//! poll. The counters say what happened since the last counted report: what a poll without an
-//! answer reported is in the next one again.
+//! An answer with [`REPLICA_HEADER`] confirms that its replica has counted the poll's report.
+//! Counters hold what happened since the last counted report.
 //!
 //! # CPU
 //!
-//! A node agent may move CPU to the pod of a proxy, and away from it. That changes several times a
-//! second, so it is no part of the state and its version. A proxy says in its poll what it
-//! [has](SyncRequest::cpu). If that is wrong, the control plane answers with the version that the
-//! proxy presented and [what it has now](SyncResponse::cpu), without `services`: services and
-//! version stay. The proxy forgets it after [90 s](crate::proxy::cpu::KEPT) without an answer that
-//! has `cpu`, and at once when that is `{}`. So the end of each poll says it again.
-//!
-//! # Versions
-//!
-//! Both sides may be of different versions, see [`features`](crate::config::features). Neither
-//! refuses members that it does not know, except those of a service.
+//! CPU changes several times a second, so it is not part of the version
+//! (`control-plane/adr/0004-cpu-in-the-poll.md`). If what the proxy [has](SyncRequest::cpu) is
+//! wrong, it gets [the current value](SyncResponse::cpu) with its own version. The proxy forgets
+//! its CPU [90 s](crate::proxy::cpu::KEPT) after the last answer that has `cpu`, and at once when
+//! that is `{}`.
 
 pub mod follower;
 pub mod latency;
@@ -53,7 +42,7 @@ use std::collections::BTreeMap;
 /// The path of a poll.
 pub const SYNC_PATH: &str = "/v1/sync";
 
-/// In an answer: this replica has counted what the poll reported. Its value is the replica's name.
+/// In an answer: the name of the replica, which has counted what the poll reported.
 pub const REPLICA_HEADER: &str = "x-bloc-replica";
 
 /// What a poll sends.
@@ -63,55 +52,55 @@ pub const REPLICA_HEADER: &str = "x-bloc-replica";
 pub struct SyncRequest {
     /// The proxy's id, the same for all of its threads (Envoy's `node.id`).
     pub proxy: String,
-    /// The version that it has; absent or empty if it has nothing.
+    /// The version that it has; absent or empty if none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// The services that it calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// The services that it stands in front of.
+    /// The services that it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serves: Vec<String>,
-    /// How long the answer may be held, such as `30s`; `1s` to `60s`.
+    /// How long the control plane may hold the poll, such as `30s`; `1s` to `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<String>,
-    /// The load of the services that it stands in front of.
+    /// The load of the services that it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<ServiceLoad>,
-    /// What became of its last polls; absent: nothing that it knows of.
+    /// What became of its last polls; absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
-    /// The services of `version` whose parameters it could not read. The last good ones stay, if
-    /// there are any.
+    /// The services of `version` whose parameters it could not read. It keeps the last good ones,
+    /// if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
-    /// How its calls ended, and how long they took: those since the reports that were counted, of
-    /// some of the services that it calls, in turn. The certificate says who the caller is.
+    /// How its calls ended and how long they took since the last counted report, for some of the
+    /// services that it calls, in turn. The certificate names the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ServiceCalls>,
-    /// The cores that it has, as the control plane has said; absent: not known.
+    /// The cores that it has, according to the control plane; absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<f64>,
 }
 
-/// The polls before this one, see [what is counted](self#what-is-counted).
+/// The earlier polls, see [what is counted](self#what-is-counted).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Last {
-    /// The replica that answered the last poll; empty if none did, or without counting it.
+    /// The replica that answered the last poll; empty if none counted it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub replica: String,
-    /// Milliseconds since that answer; 0 if there is no replica.
+    /// Milliseconds since that answer; 0 without a replica.
     #[serde(default)]
     pub answered_ms: u64,
-    /// Milliseconds that the counters cover: since the report that was counted last. Absent: since
-    /// the proxy started.
+    /// Milliseconds that the counters cover, since the last counted report. Absent: since the proxy
+    /// started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_ms: Option<u64>,
 }
 
-/// What a proxy reports of one service that it stands in front of.
+/// What a proxy reports of one service that it serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -123,20 +112,21 @@ pub struct ServiceLoad {
     /// The capacity in force, in requests; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Requests answered; the control plane makes a rate of it.
+    /// Requests answered, from which the control plane computes a rate.
     #[serde(default)]
     pub departed: u64,
-    /// Requests that came and were not rejected at once; one that is held and rejected later counts
-    /// as both.
+    /// Requests that arrived and were not rejected at once. One that is held and rejected later
+    /// counts as both.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrived: u64,
-    /// What the server finishes when it is busy, in requests per second; absent: not known yet.
+    /// The service rate of the server when it is busy, in requests per second; absent: not known
+    /// yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_rate: Option<f64>,
-    /// Other events at it.
+    /// Other events.
     #[serde(default)]
     pub events: ServiceEvents,
-    /// How long its requests took, since the reports that were counted.
+    /// How long its requests took since the last counted report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<ServerLatency>,
 }
@@ -146,20 +136,19 @@ pub struct ServiceLoad {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ServerLatency {
-    /// From the arrival to the response, the time in the sidecar's queue included.
+    /// From arrival to response, including the time in the sidecar's queue.
     #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub response: Histogram,
-    /// From when the application got it to the response.
+    /// The time in the application, up to the response.
     #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub execution: Histogram,
-    /// Arrivals in blocks of 10 s: the number of blocks, that of arrivals, and the sums of the
-    /// squares of the arrivals in 100 ms, 1 s and 10 s (see
-    /// [`dispersion`](crate::sync::latency::dispersion)).
+    /// Arrivals in blocks of 10 s: the number of blocks, of arrivals, and the sums of squared
+    /// arrivals per 100 ms, 1 s and 10 s (see [`dispersion`](crate::sync::latency::dispersion)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<u64>,
 }
 
-/// The calls of one proxy to a service, as their users see them.
+/// One proxy's calls to a service, as their users see them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -183,8 +172,8 @@ pub struct ServiceCalls {
     /// See [`Calls`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused: u64,
-    /// From the choice of a server to the last attempt's response, retries included; of requests
-    /// that were not refused.
+    /// From the choice of a server to the last attempt's response, including retries; without
+    /// refused requests.
     #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub latency: Histogram,
 }
@@ -203,13 +192,13 @@ impl ServiceCalls {
     }
 }
 
-/// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick
-/// at most.
+/// Counters of one service at one proxy, from which the control plane computes rates. They lag by
+/// up to a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceEvents {
-    /// Requests answered that left a server that had been busy all the time since they came.
+    /// Requests answered by a server that had been busy since they arrived.
     pub departed_confident: u64,
     /// Answers with a chip.
     pub chips_granted: u64,
@@ -217,9 +206,9 @@ pub struct ServiceEvents {
     pub chips_withheld: u64,
     /// Requests rejected because the server was at its capacity.
     pub rejected_capacity: u64,
-    /// Requests rejected because they would have taken longer than their bid.
+    /// Requests rejected because they would have exceeded their bid.
     pub rejected_bid: u64,
-    /// Requests rejected because they would have missed their deadline, or were held for too long.
+    /// Requests rejected because they would have missed their deadline, or were held too long.
     pub rejected_deadline: u64,
 }
 
@@ -229,20 +218,19 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What the control plane answers.
+/// The answer of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncResponse {
     /// The version of this state, never empty.
     pub version: String,
-    /// All that the proxy subscribed to and that exists; a service that is missing here is not
-    /// configured (any more).
+    /// Everything that the proxy subscribed to. A missing service is not configured.
     pub services: BTreeMap<String, ServiceSpec>,
-    /// What the control plane has found out about the routes to these services, apart from what
-    /// users write.
+    /// What the control plane found out about the routes to these services, apart from what users
+    /// configure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<String, Routes>,
-    /// The CPU of the proxy's pod; absent: nothing is said of it.
+    /// The CPU of the proxy's pod; absent: no information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ServerCpu>,
 }
@@ -254,7 +242,8 @@ fn one(name: &str, json: &RawValue, routes: Option<Routes>) -> Result<Services, 
     ServicesSpec { services: [(name.to_owned(), spec)].into() }.validate()
 }
 
-/// How often routes to a service retry, which no proxy sees. Used where the user sets nothing.
+/// How often routes to a service retry, which proxies cannot see. Applies where the user sets
+/// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Routes {
@@ -272,33 +261,30 @@ impl From<Routes> for ServiceSpec {
     }
 }
 
-/// The state of the control plane, as a proxy takes it from an answer.
+/// The state in an answer, as a proxy reads it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Its version.
     pub version: String,
-    /// The services, with what is known of the routes to them.
+    /// The services, combined with what is known about their routes.
     pub services: Services,
-    /// The services that could not be read, and why. The control plane sends what a proxy knows, so
-    /// there is none unless it is wrong about that.
+    /// The services that could not be read, and why. Normally none: the control plane sends only
+    /// what the proxy understands.
     pub unread: Vec<(String, ConfigError)>,
 }
 
-/// What a proxy takes from an answer; not both are absent.
+/// What a proxy reads from an answer; at least one member is present.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// A state; none: the answer is only about CPU.
+    /// The state; none: the answer is only about CPU.
     pub state: Option<State>,
-    /// The CPU of the pod; none: nothing is said of it.
+    /// The CPU of the pod; none: no information.
     pub cpu: Option<ServerCpu>,
 }
 
 impl Answer {
-    /// Reads the body of an answer. A service that cannot be read is left out; the others count.
-    /// CPU that cannot be read is not known.
-    ///
-    /// # Errors
-    /// The body is no answer.
+    /// Reads the body of an answer. Leaves out services that cannot be read, and treats unreadable
+    /// CPU as unknown.
     pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
         let members: Members = read(body)?;
         let member = |name| members.get(name).map(|json| json.get().as_bytes());

@@ -1,25 +1,16 @@
-//! When a proxy asks the control plane: the schedule of its polls.
-//!
-//! Only the newest poll counts; an older one may still be under way. The next one is due as soon as
-//! it is over, or as soon as the services differ from those that it asked for or reported, but not
-//! before the end of a pause:
+//! The schedule of a proxy's polls. Only the newest poll counts. The next one is due when it ends,
+//! or when the services differ from those in it, but not before the end of a pause:
 //!
 //! | what came | pause |
 //! |---|---|
 //! | news, or CPU | none |
-//! | nothing new, with `retry-after` | uniform in 0 to that time, which counts as 60 s at most |
-//! | nothing new, in less than [`LEAST_WAIT`] | uniform in 1 to 2 times that |
+//! | nothing new, with `retry-after` | uniform in 0 to that time, at most 60 s: a thousand proxies must not reconnect at once |
+//! | nothing new, in less than [`LEAST_WAIT`] | uniform in 1 to 2 times that: another proxy uses the same id |
 //! | nothing new, after that | none |
 //! | a failure, the `n`-th in a row | uniform in 0.5 to 1 times `min(0.5 s * 2^(n-1), 5 s)` |
 //!
-//! A control plane that is about to stop sends `retry-after`: without the random pause a thousand
-//! proxies would reconnect at once. An early answer without news means that another proxy uses the
-//! same id: without a pause the two would race. A poll that was over in less than [`LEAST_WAIT`],
-//! for whatever reason, is not followed by the next one in the same call, but by a tick's. Except
-//! after an answer that is only about CPU, which a node agent moves all the time: the next poll
-//! follows at once, but not twice within [`LEAST_CPU`].
-//!
-//! Cold start: a poll is due. Cost: a comparison of the services a look. Not in the papers.
+//! After a poll shorter than [`LEAST_WAIT`] the next one waits for a tick, except after an answer
+//! about CPU only, at most once in [`LEAST_CPU`].
 
 use crate::proxy::cpu::ServerCpu;
 use crate::sync::follower::Stamp;
@@ -28,26 +19,26 @@ use crate::units::rng::Rng;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The pause after a first failure, before its jitter.
+/// The pause after a first failure, before jitter.
 pub const LEAST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failure.
 pub const MOST_PAUSE: Duration = Duration::from_secs(5);
-/// A poll without news that is over sooner than this was not held for its time.
+/// A shorter poll without news was not held for its time.
 pub const LEAST_WAIT: Duration = Duration::from_millis(900);
-/// Polls that follow at once after short ones are at least so far apart. The control plane answers
-/// about CPU five times a second at most; the network may bring two answers closer together.
+/// The shortest time between polls that follow short ones at once. The control plane sends CPU at
+/// most five times a second, but the network may bring two answers closer together.
 pub const LEAST_CPU: Duration = Duration::from_millis(150);
-/// The longest `retry-after` that is obeyed.
+/// The longest `retry-after` to obey.
 pub const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// What a poll may take beyond the time that the control plane was asked to hold it.
+/// How long a poll may take beyond the time that the control plane may hold it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait for the answer to a poll that the control plane may hold for `wait`.
+/// The timeout of a poll that the control plane may hold for `wait`.
 pub fn timeout(wait: Duration) -> Duration {
     wait + GRACE
 }
 
-/// After this time no answer comes any more, whatever has become of the poll.
+/// After this time no answer can arrive.
 pub fn longest(wait: Duration) -> Duration {
     timeout(wait) + GRACE
 }
@@ -59,15 +50,15 @@ pub struct Question {
     pub services: BTreeSet<String>,
     /// The services whose load it reports.
     pub serves: BTreeSet<String>,
-    /// What was in force when it was asked.
+    /// The stamp of the state when it was asked.
     pub stamp: Stamp,
-    /// What the threads shared of the CPU then.
+    /// The shared CPU at that time.
     pub cpu: ServerCpu,
     /// How long the control plane may hold it.
     pub wait: Duration,
 }
 
-/// A poll that is over.
+/// A poll that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// What it asked.
@@ -76,28 +67,28 @@ pub struct Answered {
     pub since: Timestamp,
 }
 
-/// What came of a poll.
+/// The outcome of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer, which was taken.
+    /// An answer with a state, which was accepted.
     News,
-    /// The state stays; the answer was only about CPU.
+    /// An answer about CPU only; the state stays.
     Cpu,
-    /// There is nothing new.
+    /// Nothing is new.
     Unchanged {
-        /// How long the control plane asks to be left alone, if it does.
+        /// How long the control plane asks to be left alone.
         retry_after: Option<Duration>,
     },
-    /// The answer was refused, had another status, or did not come.
+    /// The answer was refused, had another status, or did not arrive.
     Failed,
 }
 
-/// What follows from the end of a poll.
+/// What follows a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// How long nothing is asked, if the poll failed.
+    /// How long to pause, if the poll failed.
     pub pause: Option<Duration>,
-    /// Whether the next poll may begin in the same call, if it is due; otherwise it waits for a
+    /// Whether the next poll may begin in the same call if it is due. Otherwise it waits for a
     /// tick.
     pub at_once: bool,
 }
@@ -105,9 +96,8 @@ pub struct Settled {
 /// The polls of one VM.
 #[derive(Clone, Debug, Default)]
 pub struct Polls {
-    /// The one under way, and the host's name for it.
+    /// The poll under way, and the host's token for it.
     under_way: Option<(u32, Answered)>,
-    /// Failures in a row.
     failures: u32,
     not_before: Timestamp,
     /// When a poll last followed at once after a short one.
@@ -115,19 +105,18 @@ pub struct Polls {
 }
 
 impl Polls {
-    /// The poll under way is lost with the root context that made it. The next one is due.
+    /// The root context was lost, with the poll under way. The next poll is due.
     pub fn reset(&mut self) {
         self.under_way = None;
         self.not_before = Timestamp::ZERO;
     }
 
-    /// Gives up the poll under way if it got no answer in the time that the host allows it, and a
-    /// reserve: it was lost.
+    /// Gives up the poll under way if the host's timeout and a reserve have passed: it was lost.
     pub fn give_up(&mut self, now: Timestamp) {
         self.under_way.take_if(|(_, poll)| now.since(poll.since) >= longest(poll.question.wait));
     }
 
-    /// Whether to ask for `services`, and to report the load of `serves`, now.
+    /// Whether to poll now for `services`, and report the load of `serves`.
     pub fn is_due(&self, services: &BTreeSet<String>, serves: &BTreeSet<String>, now: Timestamp) -> bool {
         let same = |question: &Question| question.services == *services && question.serves == *serves;
         let asked = self.under_way.as_ref().is_some_and(|(_, poll)| same(&poll.question));
@@ -139,13 +128,12 @@ impl Polls {
         self.under_way.is_some()
     }
 
-    /// A poll begins, with the host's name `token`. An older one that is still under way counts no
-    /// more.
+    /// A poll begins, with the host's `token`. An older one no longer counts.
     pub fn asked(&mut self, token: u32, question: Question, now: Timestamp) {
         self.under_way = Some((token, Answered { question, since: now }));
     }
 
-    /// The call with this name is over. Returns the poll if it was the one under way, to be
+    /// The call with this token ended. Returns the poll if it was the one under way, to be
     /// [settled](Self::settle) next.
     pub fn answered(&mut self, token: u32) -> Option<Answered> {
         self.under_way.take_if(|(name, _)| *name == token).map(|(_, poll)| poll)
@@ -178,7 +166,7 @@ impl Polls {
         Settled { pause, at_once: hurries || took >= LEAST_WAIT }
     }
 
-    /// The host has refused to send the poll. Returns how long nothing is asked now.
+    /// The host refused to send the poll. Returns the pause.
     pub fn failed_to_ask(&mut self, now: Timestamp, rng: &mut impl Rng) -> Duration {
         self.pause(now, rng)
     }

@@ -24,7 +24,7 @@ fn question(names: &[&str]) -> Question {
     }
 }
 
-/// How long nothing is asked from `now` on, in whole milliseconds.
+/// How long polls pause from `now` on, in whole milliseconds.
 fn pause(polls: &Polls, now: Timestamp) -> Duration {
     let services = services(&["a"]);
     let due = |after: &u64| polls.is_due(&services, &BTreeSet::new(), now.after(millis(*after)));

@@ -1,33 +1,16 @@
-//! What a poll reports of the load: what happened since the reports that the control plane has
-//! counted.
-//!
-//! Each event must count once, whichever thread polls and whichever replica of the control plane
-//! answers. The threads share a ledger for each control plane: how much of each counter was
-//! counted, and how much the polls under way carry.
-//!
-//! ```text
-//! report = counter - counted - under way
-//! ```
+//! What a poll reports of the load: `counter - counted - under way`, so that each event counts
+//! once, whichever thread polls and whichever replica answers. The threads share a ledger per
+//! control plane.
 //!
 //! | the poll ends with | its part | the last answer |
 //! |---|---|---|
 //! | an answer with [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) | is counted | this one |
 //! | anything else, or nothing until its time is over | is in the next report again | none, if no poll has begun since |
 //!
-//! The time that the reports cover is counted in the same way, as one more counter. Polls that a
-//! newer one has superseded end by the same table, because another replica does not know that they
-//! are superseded.
-//!
-//! # When an event counts twice, or not at all
-//!
-//! Twice: the control plane has counted a report, and its answer does not reach the proxy, because
-//! the connection broke, or because the leader's VM or root context ended with the poll under way.
-//! Not at all: a metric was reset before its last events were reported, or the ledger cannot be
-//! read (a module of another version has written it), so that all counts as counted. A counter that
-//! falls was reset, together with all of its service: they count from zero again.
-//!
-//! Cold start: nothing is counted. Cost: a read and a write of the ledger, some
-//! 100 bytes for each service and report, when a poll begins and when it ends. Not in the papers.
+//! An event counts twice if an answer is lost after its report was counted. It is lost if a metric
+//! is reset before its last events are reported, or if another version wrote the ledger. A counter
+//! that falls was reset, with all counters of its service. Cost per start and end of a poll: a read
+//! and a write of about 100 bytes per service and report.
 
 use crate::proxy::shared::{Cas, Shared};
 pub use crate::sync::ledger::{End, ReportId};
@@ -36,7 +19,7 @@ use crate::sync::{Last, ServiceLoad};
 use crate::units::Timestamp;
 
 const KEY: &str = "bloc/reports";
-/// How often a step is tried when other threads write in between.
+/// How often to retry a step when other threads write in between.
 const TRIES: usize = 1000;
 
 /// The reports to one control plane.
@@ -46,14 +29,14 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// The reports to the control plane in this cluster. Each control plane gets all of them.
+    /// The reports to the control plane in this cluster. Each control plane gets all events.
     pub fn to(cluster: &str) -> Self {
         Self { key: format!("{KEY}/{cluster}") }
     }
 
-    /// A poll begins. Returns what it reports of the load, and of the polls before it. After
-    /// `until` it gets no answer. `load` reads the counters as they are since the start of the
-    /// proxy; it is called again if another thread writes in between.
+    /// A poll begins. Returns the load to report, and what became of earlier polls. The poll gets
+    /// no answer after `until`. `load` reads the counters since the start of the proxy; it runs
+    /// again if another thread writes in between.
     pub fn begin(
         &self,
         shared: &impl Shared,
@@ -62,7 +45,7 @@ impl Reports {
         mut load: impl FnMut() -> Vec<ServiceLoad>,
     ) -> (Vec<ServiceLoad>, Last) {
         for _ in 0..TRIES {
-            // Before the counters, which are then at least what the reports in the ledger carry.
+            // Read the ledger before the counters, so that they are not below its reports.
             let (ledger, cas) = self.read(shared);
             let mut load = load();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::as_if_counted(&load, now));
@@ -76,7 +59,7 @@ impl Reports {
         (load, last)
     }
 
-    /// A poll is over.
+    /// A poll ended.
     pub fn end(&self, shared: &impl Shared, id: ReportId, end: End<'_>, now: Timestamp) {
         for _ in 0..TRIES {
             let (Some(mut ledger), cas) = self.read(shared) else { return };
@@ -87,7 +70,7 @@ impl Reports {
         }
     }
 
-    /// None if there is a ledger that cannot be read.
+    /// None if the ledger cannot be read.
     fn read(&self, shared: &impl Shared) -> (Option<Ledger>, Cas) {
         let (value, cas) = shared.get(&self.key);
         (value.map_or_else(|| Some(Ledger::default()), |value| Ledger::decode(&value)), cas)

@@ -1,4 +1,4 @@
-//! [`Reports`] compared with what really happened.
+//! Compares [`Reports`] with the events that really happened.
 
 use super::*;
 use crate::sync::ServiceEvents;
@@ -39,7 +39,7 @@ impl Shared for Data {
     }
 }
 
-/// A proxy: its counters, and the reports that it makes.
+/// A proxy with its counters and its reports.
 struct Proxy {
     data: Data,
     reports: Reports,
@@ -332,7 +332,7 @@ fn classifies_answers_by_status_and_replica_header() {
     assert_eq!(End::of(b"503", Some(b"a")), End::NotCounted);
 }
 
-/// Whatever happens to polls, the counted reports add up to what happened.
+/// Whatever happens to polls, the counted reports add up to the events.
 #[test]
 fn counted_reports_add_up_to_the_true_totals() {
     for seed in 0..500 {

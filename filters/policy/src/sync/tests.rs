@@ -1,4 +1,4 @@
-//! What is read of the messages, and what is passed over.
+//! Which parts of the messages are read, and which are ignored.
 
 use super::*;
 use crate::config::ConfigError;

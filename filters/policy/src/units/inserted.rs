@@ -1,7 +1,5 @@
-//! Ordered maps and sets without sorting.
-//!
-//! `collect` sorts the entries of a `BTreeMap` or `BTreeSet` first, and each type of entry brings
-//! some 8 kB of sorting into the module. Here they are inserted one by one.
+//! Ordered maps and sets without sorting. `collect` sorts the entries first, which costs some 8 kB
+//! of code for each type in a `BTreeMap` or `BTreeSet`. This inserts them one by one.
 
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -9,14 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 use std::marker::PhantomData;
 
-/// A map or set of these entries.
+/// Collects entries into a map or set.
 pub fn inserted<C: Default + Extend<T>, T>(entries: impl IntoIterator<Item = T>) -> C {
     let mut all = C::default();
     all.extend(entries);
     all
 }
 
-/// The same for entries that may be invalid.
+/// The same for fallible entries.
 ///
 /// # Errors
 /// The first error.
@@ -28,10 +26,10 @@ pub fn try_inserted<C: Default + Extend<T>, T, E>(entries: impl IntoIterator<Ite
     Ok(all)
 }
 
-/// Reads a map; a key that comes twice is refused. serde would take the last one.
+/// Reads a map and rejects duplicate keys, of which serde would take the last.
 ///
 /// # Errors
-/// Those of its keys and values, and a key that comes twice.
+/// Those of its keys and values, and a duplicate key.
 pub fn once<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,

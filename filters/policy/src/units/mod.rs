@@ -1,6 +1,6 @@
-//! Units as types, so that a number cannot be mistaken for another one.
+//! Units as types, so that numbers cannot be confused.
 //!
-//! Time is monotonic and handed in by the caller; nothing in this crate reads a clock.
+//! Time is monotonic and passed in by the caller; nothing in this crate reads a clock.
 
 pub mod inserted;
 pub mod rng;
@@ -9,8 +9,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// A point on a monotonic clock, in nanoseconds since an arbitrary origin of one process.
-///
-/// Only differences mean anything. `Timestamp::ZERO` is the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -28,25 +26,24 @@ impl Timestamp {
         self.0
     }
 
-    /// The time that has passed since `earlier`; zero if `earlier` is in the future.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Nanoseconds that have passed since `earlier`; zero if `earlier` is in the future. For loops
-    /// over all servers: a [`Duration`] counts nanoseconds in 128 bits, which are slow to convert
-    /// to floating point.
+    /// Nanoseconds since `earlier`; zero if `earlier` is in the future. For loops over all servers:
+    /// a [`Duration`] has 128-bit nanoseconds, which are slow to convert to floating point.
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This moment minus `duration`, at least the origin.
+    /// This moment minus `duration`; the origin at the earliest.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// This moment plus `duration`, at most the end of the clock (584 years).
+    /// This moment plus `duration`; the end of the clock (584 years) at the latest.
     #[must_use]
     pub const fn after(self, duration: Duration) -> Self {
         let nanos = duration.as_nanos();
@@ -79,7 +76,7 @@ impl fmt::Display for Concurrency {
     }
 }
 
-/// A share between 0 and 1, both included. Never a percentage, never NaN.
+/// A share from 0 to 1, inclusive. Never a percentage, never NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Ratio(f64);
 
@@ -87,7 +84,7 @@ impl Ratio {
     /// The whole: 1.
     pub const ONE: Self = Self(1.0);
 
-    /// A ratio, or nothing if `value` is NaN or outside 0 to 1.
+    /// A ratio; none if `value` is NaN or not within 0 to 1.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }

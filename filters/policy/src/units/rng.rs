@@ -1,8 +1,6 @@
-//! Randomness, handed in by the caller.
-//!
-//! [`fastrand::Rng`] (wyrand) is the generator in filters, simulator and tests: 8 bytes of state, a
-//! few instructions a draw. There is one per VM, seeded by the host's entropy there and by a
-//! printed seed in tests. It is not for secrets, and there are none here.
+//! Randomness, passed in by the caller: [`fastrand::Rng`] (wyrand) with 8 bytes of state and a few
+//! instructions a draw. The host's entropy seeds it in each VM, and a printed seed in tests. Not
+//! for secrets.
 
 /// A source of uniform numbers.
 pub trait Rng {

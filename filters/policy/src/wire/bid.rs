@@ -1,26 +1,25 @@
 //! The bid of an attempt: the longest expected response time that it accepts, in milliseconds.
 //!
-//! `180.5` accepts an expected response time of at most 180.5 ms, `any` accepts every one.
-//! `180.5;exec=52.1` is for a server that has announced `fleet` in its load report, and says what
-//! the fleet's execution time is: [`super::offer::offer`] has what is compared then. A request
-//! without the header comes from a caller that does not read our answers.
+//! `180.5` accepts up to 180.5 ms, `any` accepts any time. `180.5;exec=52.1` also states the
+//! fleet's execution time, for a server that has announced `fleet` in its load report
+//! ([`super::offer::offer`]). A caller that sends no such header does not read our answers.
 
 use super::decimal::{decimal, micros, millis, write_thousandths};
 use std::time::Duration;
 
-/// The longest bid that is written, in microseconds: a decimal has twelve digits before its point.
+/// The longest bid to write, in microseconds: a decimal has at most twelve digits before the point.
 const LONGEST: u64 = 999_999_999_999_999;
 
-/// What stands between a bid and the fleet's execution time.
+/// Separates a bid from the fleet's execution time.
 const EXECUTION: &[u8] = b";exec=";
 
-/// How long an attempt wants to wait at most.
+/// An attempt's bid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bid {
     /// The longest expected response time that it accepts.
     pub most: Duration,
-    /// The execution time of the fleet, as its sender knows it; none: the server's own whole
-    /// response time is compared.
+    /// The fleet's execution time as the sender knows it; none: the server compares its whole
+    /// response time.
     pub fleet: Option<Duration>,
 }
 
@@ -31,7 +30,7 @@ impl From<Duration> for Bid {
     }
 }
 
-/// Writes the header's value: milliseconds with at most three decimals, at most 31 years of them.
+/// Writes the header's value: milliseconds with up to three decimals, at most 31 years.
 pub fn encode(bid: Bid, into: &mut String) {
     into.clear();
     write_time(bid.most, into);
@@ -45,11 +44,11 @@ fn write_time(time: Duration, into: &mut String) {
     write_thousandths(into, micros(time).unwrap_or(LONGEST));
 }
 
-/// The header's value of an attempt that accepts any response time. A request without the header
-/// comes from a caller that does not read our answers.
+/// The header's value for an attempt that accepts any response time. Without the header, the caller
+/// does not read our answers.
 pub const ANY: &str = "any";
 
-/// Reads the header's value. What is not a bid is none, which accepts any response time.
+/// Reads the header's value. None, also for an invalid bid, accepts any response time.
 pub fn decode(value: &[u8]) -> Option<Bid> {
     let Some(end) = value.iter().position(|byte| *byte == b';') else {
         return Some(Bid { most: time(value)?, fleet: None });
@@ -62,17 +61,17 @@ fn time(value: &[u8]) -> Option<Duration> {
     decimal(value).filter(|time| *time >= 0.0).map(millis)
 }
 
-/// What a request's header says about its caller. An invalid value counts as no header.
+/// What the header says about the caller. An invalid value counts as no header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Whether the caller has these filters, which read our headers.
+    /// Whether the caller has these filters, and so reads our headers.
     pub has_filters: bool,
-    /// How long it wants to wait at most; none: any time.
+    /// Its bid; none: any time.
     pub bid: Option<Bid>,
 }
 
 impl Caller {
-    /// Reads the header's value, if there is one.
+    /// Reads the header's value, if any.
     pub fn of(header: Option<&[u8]>) -> Self {
         let bid = header.and_then(decode);
         Self { has_filters: bid.is_some() || header == Some(ANY.as_bytes()), bid }

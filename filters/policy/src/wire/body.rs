@@ -1,20 +1,14 @@
-//! What a request's headers say about its body.
+//! What a request's headers say about its body (`filters/adr/0011-bodies.md`).
 //!
-//! A large body rules out two things. Envoy's router can retry a request only while its buffer
-//! holds all of it, so a rejected request with a larger body fails. A proxy that holds a request
-//! takes in no more of its body than its buffer has room for. Over HTTP/2 the rest fills the window
-//! that all requests of the connection share, including those that are not held.
-//!
-//! So a request whose body may exceed the limit, Envoy's buffer, makes no bid and is not held. A
-//! body without a length may exceed it. gRPC calls usually have no length, and are mostly small:
-//! they bid and are held until more than the limit has come.
-//!
-//! Not in the papers.
+//! A request whose body may exceed the limit, Envoy's buffer, makes no bid and is not held. The
+//! router cannot retry it, and over HTTP/2 the rest of a held body would fill the connection's
+//! window. A body without a length may exceed the limit, except that gRPC calls are assumed small
+//! until more than the limit has arrived.
 
-/// What is known of a request's body when its headers have come.
+/// What is known about a body from the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There is none.
+    /// No body.
     None,
     /// It has this many bytes.
     Sized(u64),
@@ -25,8 +19,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Reads the headers of a request with a body: `content-length`, or `content-type` if there is
-    /// none.
+    /// Reads the headers of a request with a body: `content-length`, or else `content-type`.
     pub fn of<L: AsRef<[u8]>, T: AsRef<[u8]>>(length: Option<L>, kind: impl FnOnce() -> Option<T>) -> Self {
         match length {
             Some(length) => parse(length.as_ref()).map_or(Self::Unknown, Self::Sized),
@@ -49,7 +42,7 @@ fn parse(length: &[u8]) -> Option<u64> {
     std::str::from_utf8(length).ok()?.parse().ok()
 }
 
-/// Not gRPC-Web, which has a length.
+/// Excludes gRPC-Web, which has a length.
 fn is_grpc(kind: &[u8]) -> bool {
     let rest = kind.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))

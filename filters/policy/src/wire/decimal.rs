@@ -1,8 +1,7 @@
-//! The numbers of the headers: integers, and decimals with at most three digits after the point.
+//! The numbers in headers: integers, and decimals with up to three digits after the point.
 //!
-//! Each request writes a report and reads one, so this code is written for few instructions.
-//! Formatting by `core::fmt` and reading in several passes took half of the instructions of a
-//! request.
+//! Each request writes and reads a report, so this code is optimized for few instructions:
+//! `core::fmt` and reading in several passes took half of a request's instructions.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ pub fn write_integer(into: &mut String, mut number: u64) {
     }
 }
 
-/// Writes a decimal, given in thousandths, without trailing zeros. It works on integers:
+/// Writes a decimal given in thousandths, without trailing zeros. Uses integers only:
 /// floating-point formatting would be a tenth of the module.
 pub fn write_thousandths(into: &mut String, thousandths: u64) {
     write_integer(into, thousandths / 1000);
@@ -38,16 +37,16 @@ pub fn write_thousandths(into: &mut String, thousandths: u64) {
     }
 }
 
-/// A decimal is written only below this, in thousandths.
+/// Decimals must be below this, in thousandths.
 pub const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
 
-/// A time in microseconds, which are thousandths of a millisecond.
+/// A time in microseconds, rounded; none if it is too long for a decimal of milliseconds.
 pub fn micros(time: Duration) -> Option<u64> {
     let micros = time.as_secs().checked_mul(1_000_000)? + (u64::from(time.subsec_nanos()) + 500) / 1000;
     (micros < MOST_THOUSANDTHS).then_some(micros)
 }
 
-/// A time from milliseconds, at most fifteen digits of them.
+/// A time from milliseconds, with at most fifteen digits.
 pub fn millis(millis: f64) -> Duration {
     Duration::from_micros((millis * 1e3 + 0.5) as u64)
 }
@@ -69,7 +68,7 @@ pub fn decimal(text: &[u8]) -> Option<f64> {
             _ => return None,
         }
     }
-    // At most fifteen digits, in thousandths, which are exact; the division rounds once.
+    // Up to fifteen digits are exact in thousandths; the division rounds once.
     let magnitude = match (point, digits) {
         (None, 1..) => number as f64,
         (Some(whole @ 1..=12), _) => match digits - whole {

@@ -1,12 +1,10 @@
-//! The value of `x-bloc-endpoints`: the servers of a request in order, and the key of the request.
+//! The value of `x-bloc-endpoints`: a request's servers in order, and its key.
 //!
 //! `10.0.0.1:80,10.0.0.2:80,~00000000000000ab`: addresses, then `~` and the key in 16 lower-case
 //! hexadecimal digits. Envoy's `override_host` policy tries the nth member for the nth attempt, and
-//! skips a member that names no host of the cluster. No address has a `~`, so the key is never
-//! taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
-//!
-//! Cost: each request writes one, so only the caller's buffer is allocated, and the digits are made
-//! eight at a time.
+//! skips one that is no host of the cluster, such as the key. The key tells `bloc.attempt` which
+//! request an attempt belongs to. Each request writes a value, so only the caller's buffer is
+//! allocated.
 
 /// Identifies a request within one VM; issued by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,12 +22,12 @@ impl RequestKey {
     }
 }
 
-/// What a key begins with.
+/// Starts a key; no address contains it.
 const MARK: u8 = b'~';
-/// The length of a key with its mark.
+/// The length of a key including its mark.
 const WITH_MARK: usize = 17;
 
-/// Writes the addresses and the key into `into`, which is emptied first.
+/// Writes the addresses and the key into `into`, after clearing it.
 pub fn encode<'a>(addresses: impl Iterator<Item = &'a str>, key: RequestKey, into: &mut Vec<u8>) {
     into.clear();
     for address in addresses {
@@ -41,12 +39,12 @@ pub fn encode<'a>(addresses: impl Iterator<Item = &'a str>, key: RequestKey, int
     into.extend_from_slice(&eight_digits(key.0 & u64::from(u32::MAX)));
 }
 
-/// The value without its addresses; none if it has none, or is too short for a key.
+/// The value without its addresses; none if it has no addresses, or is too short for a key.
 pub fn bare_key(value: &[u8]) -> Option<[u8; WITH_MARK]> {
     if value.len() > WITH_MARK { value.last_chunk().copied() } else { None }
 }
 
-/// Reads the key, which is the last member; none if that is no key.
+/// Reads the key, which is the last member; none if that is not a key.
 pub fn decode_key(value: &[u8]) -> Option<RequestKey> {
     let (before, low) = value.split_last_chunk::<8>()?;
     let (before, high) = before.split_last_chunk::<8>()?;
@@ -56,10 +54,9 @@ pub fn decode_key(value: &[u8]) -> Option<RequestKey> {
     Some(RequestKey(number_of(*high)? << 32 | number_of(*low)?))
 }
 
-/// The number that these eight hexadecimal digits stand for.
 fn number_of(digits: [u8; 8]) -> Option<u64> {
     let bytes = u64::from_be_bytes(digits);
-    // Nine more for letters, which have this bit.
+    // Letters have this bit; they need nine more.
     let nibbles = (bytes & 0x0f0f_0f0f_0f0f_0f0f) + (bytes >> 6 & 0x0101_0101_0101_0101) * 9;
     let pairs = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
     let pairs = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
@@ -69,11 +66,11 @@ fn number_of(digits: [u8; 8]) -> Option<u64> {
 
 /// The hexadecimal digits of a number below 2^32.
 fn eight_digits(number: u64) -> [u8; 8] {
-    // A nibble into each byte.
+    // Spread the nibbles over the bytes.
     let nibbles = (number | number << 16) & 0x0000_ffff_0000_ffff;
     let nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
     let nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // A one into each byte whose nibble is ten or more: those digits are letters.
+    // 1 in each byte whose nibble is at least ten: those digits are letters.
     let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
     let digits = nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10);
     digits.to_be_bytes()

@@ -1,18 +1,17 @@
 //! The load report: the header in which a server tells a sender its load.
 //!
-//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
-//! exec=251.3, service=40, cpu=0.25, fleet, held` (requests, requests, requests, requests per
-//! second, ratio, milliseconds, requests per second, ratio, nothing, nothing). Missing members are
-//! unknown; members that this version does not know are ignored. Values are integers, decimals,
-//! booleans or tokens; anything else, or broken syntax, makes the whole header unreadable, as the
-//! RFC demands. Reading and writing allocate nothing but the caller's buffer.
+//! An RFC 9651 dictionary: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3,
+//! service=40, cpu=0.25, fleet, held` (requests, requests, requests, requests per second, ratio,
+//! milliseconds, requests per second, ratio, flag, flag). Missing members are unknown, and unknown
+//! members are ignored. Values other than integers, decimals, booleans and tokens, or broken
+//! syntax, invalidate the whole header, as the RFC requires. Only the caller's buffer is allocated.
 
 use super::decimal::{MOST_THOUSANDTHS, decimal, micros, millis, write_integer, write_thousandths};
 use super::offer::offer;
 use crate::units::Ratio;
 use std::time::Duration;
 
-/// No report is longer; a longer header is not read.
+/// The longest report, in bytes; a longer header is not read.
 pub const MAX_LENGTH: usize = 512;
 
 /// What a server says about itself.
@@ -28,16 +27,16 @@ pub struct LoadReport {
     pub rate: Option<f64>,
     /// The share of departures that left a server that was busy all the time.
     pub confidence: Option<Ratio>,
-    /// The mean time that the application takes for a request.
+    /// The mean execution time of a request.
     pub execution: Option<Duration>,
-    /// The service rate by the server's own estimate, in requests per second: what it finishes when
-    /// it is busy.
+    /// The service rate by the server's own estimate, in requests per second: its throughput when
+    /// busy.
     pub service: Option<f64>,
-    /// The share of its CPU that the application does not use.
+    /// The share of its CPU that is idle.
     pub cpu: Option<Ratio>,
     /// Whether the server reads the fleet's execution time in a [bid](super::bid::Bid).
     pub fleet: bool,
-    /// Whether the server held the request before it bounced it. Believed only if the attempt took
+    /// Whether the server held the request before it bounced it. Trusted only if the attempt took
     /// at least as long as its bid.
     pub held: bool,
 }
@@ -54,7 +53,7 @@ impl LoadReport {
         Some(line.max(self.execution.unwrap_or_default().as_secs_f64()))
     }
 
-    /// What the server compares with a bid that says this execution time of the `fleet`; both in
+    /// What the server compares with a bid that states this execution time of the `fleet`; both in
     /// seconds.
     pub fn offer(&self, fleet: Option<f64>) -> Option<f64> {
         let expected = self.expected_seconds()?;
@@ -63,15 +62,15 @@ impl LoadReport {
         Some(offer(expected, own.as_secs_f64(), fleet))
     }
 
-    /// The most that it may have compared: a server that is not sure that it is faster than the
-    /// fleet counts with the fleet's execution time.
+    /// The highest value that it may have compared, in seconds: a server unsure that it is faster
+    /// than the fleet uses the fleet's execution time.
     pub fn highest_offer(&self, fleet: Option<f64>) -> Option<f64> {
         let (expected, own) = (self.expected_seconds()?, self.execution.filter(|_| self.fleet));
         let alike = own.zip(fleet).map(|(own, fleet)| expected * fleet / own.as_secs_f64());
         Some(self.offer(fleet)?.max(alike.unwrap_or_default()))
     }
 
-    /// Writes the header's value into `into`, which is emptied first.
+    /// Writes the header's value into `into`, after clearing it.
     pub fn encode(&self, into: &mut String) {
         into.clear();
         into.push_str(if self.chip { "chip=1" } else { "chip=0" });
@@ -101,12 +100,12 @@ impl LoadReport {
         }
     }
 
-    /// Reads a header's value; nothing if it is not a dictionary of the kind described above.
+    /// Reads a header's value; none if it is not a valid dictionary.
     pub fn decode(value: &[u8]) -> Option<Self> {
         if value.len() > MAX_LENGTH {
             return None;
         }
-        // Tabs may stand between members, but not before the first one.
+        // Tabs are allowed between members, but not before the first one.
         if value.iter().find(|&&byte| byte != b' ') == Some(&b'\t') {
             return None;
         }
@@ -136,15 +135,14 @@ fn share(ratio: Option<Ratio>) -> Option<u64> {
     ratio.and_then(|ratio| thousandths(ratio.get()))
 }
 
-/// A number in thousandths, rounded; none if it is negative, not a number or too large for a
-/// decimal.
+/// A number in thousandths, rounded; none if it is negative, NaN or too large for a decimal.
 fn thousandths(value: f64) -> Option<u64> {
     let scaled = value * 1e3;
     let rounded = (scaled + 0.5) as u64;
     (scaled >= 0.0 && rounded < MOST_THOUSANDTHS).then_some(rounded)
 }
 
-/// Key and value of a member; one without a value is true.
+/// Key and value of a member; without a value it is true.
 fn member_of(member: &[u8]) -> (&[u8], &[u8]) {
     let split = member.iter().position(|&byte| byte == b'=');
     match split.and_then(|at| member.split_at_checked(at)) {
@@ -153,7 +151,7 @@ fn member_of(member: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether this may be the name of a member that we do not know.
+/// Whether this is a valid name of an unknown member.
 fn is_key(key: &[u8]) -> bool {
     let goes_on = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*');
     match key {
@@ -162,7 +160,7 @@ fn is_key(key: &[u8]) -> bool {
     }
 }
 
-/// The number of a value: `Some(None)` for a token, `None` for what is no value.
+/// The number in a value: `Some(None)` for a token, `None` if it is invalid.
 fn number_of(value: &[u8]) -> Option<Option<f64>> {
     match value {
         b"?1" => Some(Some(1.0)),
@@ -177,17 +175,17 @@ fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(byte)
 }
 
-/// A number of requests: whole, not negative, at most what fits.
+/// A number of requests, at least 0, rounded down to an integer.
 fn count(number: Option<f64>) -> Option<u32> {
     number.filter(|n| *n >= 0.0).map(|n| n as u32)
 }
 
-/// A number above zero.
 fn positive(number: Option<f64>) -> Option<f64> {
     number.filter(|n| *n > 0.0)
 }
 
-/// Without the spaces and tabs around it. Not `trim_ascii`: other white space is not allowed.
+/// Removes spaces and tabs at both ends. `trim_ascii` would also remove white space that is not
+/// allowed.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;

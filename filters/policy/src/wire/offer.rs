@@ -1,30 +1,23 @@
-//! What a server compares with a bid.
+//! What a server compares with a bid: `offer = wait + (S + F) / 2`.
 //!
-//! `offer = wait + (S + F) / 2`
-//!
-//! `wait` is the time until a place is free, `S` the server's own execution time and `F` that of
-//! the fleet, which the bid says. Where all servers are alike this is the expected response time.
-//! Half of a slow server's extra execution time counts. If all of it did, the server would be idle
-//! until the others are as slow, and the median would pay; if none did, the tail.
-//!
-//! `S` has an error, another one for each server, and bids must not compare errors. So in the queue
-//! only what exceeds three standard errors counts ([`shrink`]). A server that exceeds them counts
-//! with all of `S` where it has a free place. The load report has the server's own `S`: otherwise
-//! the fleet's mean would feed on itself.
-//!
-//! Not in the papers. What was tried is in `filters/adr/0019-the-fleets-execution-time.md`.
+//! `wait` is the time until a place is free, `S` the server's own execution time, and `F` the
+//! fleet's, which the bid states. Half of a slow server's extra time counts: with all of it the
+//! median would suffer, with none the tail. In the queue only the part of `S - F` beyond three
+//! standard errors counts ([`shrink`]), because errors differ between servers. The load report has
+//! the server's own `S`, since the fleet's mean would otherwise feed on itself. Not in the papers;
+//! see `filters/adr/0019-the-fleets-execution-time.md`.
 
-/// Up to how many standard errors a difference from the fleet counts for nothing.
+/// Differences from the fleet of up to this many standard errors do not count.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The offer of a server that expects to answer after `expected`, and takes `own` of it to execute;
-/// all in seconds.
+/// The offer of a server that would answer after `expected`, `own` of it in execution; all in
+/// seconds.
 pub fn offer(expected: f64, own: f64, fleet: f64) -> f64 {
     (expected + (fleet - own) / 2.0).max(0.0)
 }
 
-/// The execution time of a server that measures `own` seconds, with this `variance` of the mean in
-/// seconds squared, in a fleet that takes `fleet` seconds.
+/// The execution time to use for a server that measures `own` seconds, with this `variance` of the
+/// mean (seconds squared), in a fleet of `fleet` seconds.
 pub fn shrink(own: f64, variance: f64, fleet: f64) -> f64 {
     let difference = own - fleet;
     let excess = difference.abs() - STANDARD_ERRORS * variance.sqrt();

@@ -1,33 +1,25 @@
-//! ORCA: the load report that other servers and balancers understand, in its text form.
+//! ORCA: the load report of other servers and balancers (`xds.data.orca.v3.OrcaLoadReport`), in
+//! text form: JSON or protobuf would cost the module a parser.
 //!
-//! `endpoint-load-metrics: TEXT application_utilization=0.8, rps_fractional=40` says that a server
-//! which answers 40 requests per second is busy for 80% of its time, hence that it could answer 50:
-//! `service rate = rate / utilization`. That is what Envoy's `client_side_weighted_round_robin` and
-//! gRPC's `weighted_round_robin` take as the weight.
-//!
-//! Written from our own numbers: `rps_fractional` is the departure rate `R` (requests/s),
-//! `application_utilization` is `R / service rate`, or `(queue + 1) / capacity` while no service
-//! rate is known. Nothing is written before a rate has been measured: a report without one has no
-//! weight. Read from servers that send no BLOC reports: `application_utilization`, else
-//! `cpu_utilization`, and `rps_fractional`, else `rps`. A utilization says nothing about the
-//! present queue, so the mean queue at that utilization stands in for it, `U / (1 - U)`, `U` at
-//! most 0.95 (a queue of 19; single server, random arrivals). Only the text form is read: the JSON
-//! form would cost the module a parser on the data path, the binary one a protobuf. Cost: one pass
-//! over the header, nothing is allocated. Reference: xds.data.orca.v3.OrcaLoadReport.
+//! `TEXT application_utilization=0.8, rps_fractional=40`: 40 requests/s keep the server busy for
+//! 80% of the time, so `service rate = rate / utilization`, the weight in Envoy's
+//! `client_side_weighted_round_robin` and gRPC's `weighted_round_robin`. Utilization is written as
+//! rate / service rate, or `(queue + 1) / capacity` if that is unknown. Reads
+//! `application_utilization`, else `cpu_utilization`, and `rps_fractional`, else `rps`; the queue
+//! is `U / (1 - U)` with `U` at most 0.95 (single server, random arrivals).
 
 use super::decimal::write_thousandths;
 use super::load_report::LoadReport;
 use std::fmt::Write;
 
-/// No report is longer; a longer header is not read.
+/// The longest report, in bytes; a longer header is not read.
 pub const MAX_LENGTH: usize = 2048;
 
-/// Beyond this utilization the mean queue would say more about the error of the measurement than
-/// about the server.
+/// Beyond this utilization, the mean queue would mostly reflect the measurement error.
 const MOST_UTILIZED: f64 = 0.95;
 
-/// Writes the header's value into `into`, which is emptied first; whether there was anything to
-/// write.
+/// Writes the header's value into `into`, after clearing it. Returns whether there was anything to
+/// write, which needs a measured rate.
 pub fn encode(report: &LoadReport, into: &mut String) -> bool {
     into.clear();
     let Some(rate) = report.rate.filter(|rate| *rate > 0.0) else { return false };
@@ -44,7 +36,7 @@ pub fn encode(report: &LoadReport, into: &mut String) -> bool {
     true
 }
 
-/// Reads a header's value; nothing if it is not the text form, or names no utilization above zero.
+/// Reads a header's value; none if it is not the text form, or has no utilization above zero.
 pub fn decode(value: &[u8]) -> Option<LoadReport> {
     if value.len() > MAX_LENGTH {
         return None;
@@ -60,8 +52,8 @@ pub fn decode(value: &[u8]) -> Option<LoadReport> {
             "rps" => &mut whole,
             _ => continue,
         };
-        // The module has serde_json's number parser anyway; the standard library's would add a
-        // twentieth to it.
+        // The module already contains serde_json's number parser; the standard library's would add
+        // a twentieth to its size.
         let number: f64 = serde_json::from_str(value.trim()).ok()?;
         *slot = Some(number).filter(|n| *n > 0.0);
     }

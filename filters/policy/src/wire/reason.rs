@@ -1,13 +1,13 @@
-//! The value of `x-bloc-reject`: why a request was rejected before the application saw it.
+//! The value of `x-bloc-reject`.
 
 /// Why a request was rejected before the application saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The server is at its capacity.
     Capacity,
-    /// It would take longer than the attempt's bid.
+    /// It would have taken longer than the attempt's bid.
     Bid,
-    /// It would miss its deadline, or was held for too long.
+    /// It would have missed its deadline, or was held too long.
     Deadline,
     /// The server's proxy could not hand it to the application.
     Unreachable,
@@ -26,7 +26,7 @@ impl Reason {
         }
     }
 
-    /// Reads the header's value; none if it is another one.
+    /// Reads the header's value; none if it is unknown.
     pub fn read(value: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str().as_bytes() == value)
     }

@@ -1,21 +1,18 @@
-//! Why a request was rejected, with the numbers that decided it, for people who debug:
-//! `x-bloc-why`.
+//! `x-bloc-why`: why a request was rejected, with the numbers behind it, for people who debug.
 //!
-//! An RFC 9651 item, a token with parameters; what is not known is left out. Times are in
-//! milliseconds:
+//! An RFC 9651 item, a token with parameters; unknown values are absent. Times are in milliseconds:
 //!
 //! | value | meaning |
 //! |---|---|
-//! | `capacity;queue=10;limit=10;expected=550` | 10 requests were in the server, it admits 10, and one more would have been answered after 550 ms |
-//! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 ms |
-//! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | the offer ([`super::offer`]) was 350 ms, as far as the load report shows: the server compares an execution time without its error |
-//! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held for too long |
+//! | `capacity;queue=10;limit=10;expected=550` | the server had 10 requests and admits 10; one more would have been answered after 550 ms |
+//! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt accepted 180.5 ms |
+//! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | the offer ([`super::offer`]) was 350 ms by the load report; the server itself compares an execution time without its error |
+//! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held too long |
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
 //!
-//! A caller's value ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: the number of the
-//! attempt, the server that it met, and how long it took to come back, which is long for one that
-//! was held. All of this is written only with `debugHeaders`, so its cost does not matter.
+//! A caller appends `;attempt=4;server="10.0.0.7:8080";took=1.9`: the attempt's number, its server,
+//! and the time until it came back. Written only with `debugHeaders`, so the cost does not matter.
 
 use super::bid::Bid;
 use super::decimal::write_thousandths;
@@ -27,14 +24,14 @@ use std::time::Duration;
 /// The limits of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How long the attempt wanted to wait at most; none: any time.
+    /// The attempt's bid; none: any time.
     pub bid: Option<Bid>,
-    /// The time that it had left; none: no deadline, or it is not known.
+    /// The time left; none: no deadline, or unknown.
     pub deadline: Option<Duration>,
 }
 
-/// Why a server that reports `report` rejected a request; `why` is none if it gave a reason that
-/// this version does not know.
+/// Why a server with this `report` rejected a request; `why` is none for a reason that this version
+/// does not know.
 pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> String {
     let mut text = why.map_or("unknown", Reason::as_str).to_owned();
     if let Some(queue) = report.queue {
@@ -57,20 +54,18 @@ pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> Strin
     text
 }
 
-/// Adds which attempt it was (the first is 0; none: not known), which server it met, and how long
-/// that took.
+/// Adds the number of the attempt (from 0; none: unknown), its server, and the time it took.
 pub fn met(mut text: String, attempt: Option<usize>, server: &str, took: Duration) -> String {
     if let Some(attempt) = attempt {
         let _ = write!(text, ";attempt={}", attempt + 1);
     }
-    // An address has nothing that a string of the RFC would have to escape.
+    // An address contains nothing that RFC 9651 strings must escape.
     let _ = write!(text, ";server=\"{server}\"");
     time(&mut text, "took", Some(took));
     text
 }
 
-/// Why a caller refused a request: even its best server would exceed the SLO and its grace by
-/// `overrun`.
+/// Why a caller refused a request: its best server would exceed the SLO and its grace by `overrun`.
 pub fn refused(overrun: Duration, slo: Duration, grace: Duration) -> String {
     let mut text = "slo".to_owned();
     time(&mut text, "expected", Some(overrun + slo + grace));

@@ -17,7 +17,7 @@ fn an_empty_spec_takes_the_defaults() {
     assert_eq!((parameters.retries(), parameters.route_retries()), (3, 1));
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
-    assert_eq!(parameters.headroom().get(), 0.8);
+    assert_eq!(parameters.headroom(), 0.8);
     assert_eq!((parameters.max_chips(), parameters.bounce_price()), (10, 0.2));
     assert_eq!(parameters.endpoints(), None);
     assert_eq!((parameters.body_limit(), parameters.max_queue_wait()), (1_048_576, Duration::from_secs(15)));

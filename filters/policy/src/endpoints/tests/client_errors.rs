@@ -45,7 +45,7 @@ fn a_server_that_gives_an_error_that_its_peers_do_not_give_is_left_alone_while_i
 #[test]
 fn an_error_in_the_trailers_counts_the_same() {
     let (mut endpoints, [bad, ..]) = fleet();
-    // Each answer looked good at first, so it takes one more.
+    // Each answer looked good at first, so it takes one more error.
     let shut = (0..5).map(|nth| {
         answered(&mut endpoints, bad, Answer::Unreported, nth);
         endpoints.client_erred(bad, at(nth));

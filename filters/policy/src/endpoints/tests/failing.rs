@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// For how many milliseconds a server is not asked after so many attempts at it, begun at once,
-/// have ended with this answer, the last ones so far apart.
+/// For how many milliseconds a server gets no attempts after this many attempts that began at once.
+/// The nth of them ended with this answer at `ends(n)` ms.
 fn left_alone(routing: &mut impl Routing, attempts: usize, answer: Answer, ends: impl Fn(u64) -> u64) -> u64 {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let [fails, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
@@ -47,7 +47,7 @@ fn a_server_whose_failures_follow_each_other_is_left_alone_for_eight_intervals()
     }
 }
 
-/// How many requests a sender may have at a server in each round of as many answers.
+/// How many requests a sender may have at a server in each round of that many answers.
 fn requests_per_round(endpoints: &mut Endpoints, id: EndpointId, rounds: usize) -> Vec<usize> {
     let mut round = |millis| {
         let mut begun = Vec::new();
@@ -115,7 +115,7 @@ fn a_newcomer_soon_has_as_many_chips_as_the_others_have_on_average() {
     assert_eq!(requests_per_round(&mut endpoints, new, 5), [1, 2, 4, 6, 6]);
 }
 
-/// The same after so many attempts that time out one after the other, a millisecond apart.
+/// The same after this many attempts that time out one after the other, a millisecond apart.
 fn left_alone_from(routing: &mut impl Routing, attempts: u64, first: u64) -> u64 {
     left_alone(routing, attempts as usize, Answer::Failed, |n| first + n - 1)
 }
@@ -132,8 +132,8 @@ fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
     }
 }
 
-/// For how many intervals a server is left alone of which two attempts began at once: one is
-/// answered after 100 ms, and the other fails so much later, `took` after it began.
+/// For how many intervals a server is left alone. Two attempts begin at once: one is answered after
+/// 100 ms, and the other fails `silent` ms later, `took` ms after it began.
 fn intervals(answer: Answer, silent: u64, took: u64) -> u64 {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
@@ -151,7 +151,7 @@ fn an_attempt_that_began_before_the_last_answer_times_out_too() {
     let served = Answer::Served(report(true));
     assert_eq!([intervals(served, 50, 150), intervals(served, 49, 149)], [8, 1]);
     assert_eq!(intervals(served, 50, 49), 1, "it fails at once");
-    // It is not the application that bounces.
+    // A bounce is not an answer of the application.
     assert_eq!(intervals(Answer::Bounced(report(true)), 1, 101), 8);
 }
 

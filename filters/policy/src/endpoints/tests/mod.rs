@@ -1,5 +1,5 @@
-//! [`Endpoints`] against a model that keeps every endpoint in a plain map, and looks at each one to
-//! find out which qualify.
+//! Compares [`Endpoints`] with a model that keeps every endpoint in a plain map, and checks each
+//! one to find out which qualify.
 
 mod client_errors;
 mod failing;
@@ -63,7 +63,7 @@ struct Naive {
     unheard_since: u64,
     heard: u64,
     failures: Failures,
-    /// Failures that count since it served last, and when the last one was.
+    /// Failures that count since the server last served, and the time of the last one.
     strikes: u32,
     struck: u64,
     /// Until when it is left out, and whether it is probed.
@@ -78,7 +78,7 @@ impl Naive {
         new
     }
 
-    /// From when on it counts as asked: the more attempts it has not answered, the later.
+    /// When its interval starts: the more attempts are unanswered, the later.
     fn asked(&self, now: u64) -> u64 {
         now + RESET.as_millis() as u64 * u64::from(self.unheard.clamp(1, 8) - 1)
     }

@@ -1,4 +1,4 @@
-//! One rule after the other.
+//! The rules for chips and intervals, one by one.
 
 use super::*;
 
@@ -139,9 +139,9 @@ fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     assert!(!is_any_shut(&endpoints));
 }
 
-/// The attempts that one of four servers gets, which hangs from 3 s until `well`: while it hangs,
-/// and in the last five of twenty seconds. The sender has twenty requests a second, and its callers
-/// wait for two seconds. The other servers answer after 100 ms, and bounce every second first
+/// How many attempts one of four servers gets that hangs from 3 s until `well`: while it hangs, and
+/// in the last five of twenty seconds. The sender has twenty requests a second, and its callers
+/// wait for two seconds. The other servers answer after 100 ms, and bounce every other first
 /// attempt.
 fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] {
     let mut endpoints = Endpoints::new(RESET, 10);

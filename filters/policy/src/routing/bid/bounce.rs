@@ -1,49 +1,40 @@
-//! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms
-//! until one has been measured.
+//! The cost of a bounce: the running mean of measured times; 2 ms until the first one.
 //!
-//! A single bounce counts for at most four times the mean, or 8 ms if that is more, also the first
-//! one: one that waits for the body of an upload takes up to a second, and says nothing about the
-//! others.
-//!
-//! Where bounces seem to cost much, bids are so high that nobody bounces them, and nothing is
-//! measured any more. One that was slow by chance, as on a new connection, would end bidding for
-//! good. So `20 * mean / 2 ms` requests served after the last bounce or probe, a probe is due: the
-//! next prices are made as if a bounce cost 2 ms, and hold until a request is served after that. If
-//! a request is bounced from then on, in half of the mean time or less, its time replaces the mean.
-//! Probing costs a request at most 0.1 ms on average once the mean is known, however slow bounces
-//! are.
+//! Bids rise with the cost until nothing bounces and nothing is measured. So `20 * mean / 2 ms`
+//! served requests after the last bounce or probe, a probe is due: the next prices assume 2 ms,
+//! until a request is served. If the next bounce takes at most half of the mean, its time replaces
+//! the mean. This costs a request at most 0.1 ms on average.
 
 use std::time::Duration;
 
 /// The weight of the newest value in the running means.
 pub(super) const WEIGHT: f64 = 0.1;
-/// The cost of a bounce until one has been measured, in seconds.
+/// The assumed cost of a bounce before the first measurement, in seconds.
 const BOUNCE: f64 = 0.002;
-/// After this many served requests without a bounce, for each [`BOUNCE`] that one costs, a probe is
-/// due.
+/// A probe is due after this many served requests without a bounce, per [`BOUNCE`] of its cost.
 const PROBE: f64 = 20.0;
-/// A bounce counts for at most this many times the mean bounce, or [`BOUNCE`] if that is more.
+/// A bounce counts for at most this many times the mean, or [`BOUNCE`] if that is more.
 const OUTLIER: f64 = 4.0;
 
-/// How long bounces take.
+/// The time that bounces take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounce {
     /// In seconds; none: not measured yet.
     mean: Option<f64>,
-    /// Requests served since a bounce was measured, or since prices were made for a probe.
+    /// Requests served since the last measurement or probe prices.
     served: u32,
-    /// Whether prices were made for a probe since a bounce was measured.
+    /// Whether probe prices were made since the last measurement.
     probed: bool,
 }
 
 impl Bounce {
-    /// What a bounce is taken to cost now, in seconds.
+    /// The assumed cost of a bounce now, in seconds.
     pub fn cost(&self) -> f64 {
         let mean = self.known();
         if self.is_probe_due() { mean.min(BOUNCE) } else { mean }
     }
 
-    /// Prices were made for [`cost`](Self::cost).
+    /// Prices were computed for [`cost`](Self::cost).
     pub fn priced(&mut self) {
         if self.is_probe_due() {
             (self.served, self.probed) = (0, true);
@@ -57,16 +48,15 @@ impl Bounce {
 
     /// A bounce took this long, from sending the attempt to its answer.
     pub fn measure(&mut self, took: Duration) {
-        // An upload is bounced when its body has come. One such bounce must move the mean only a
-        // little.
+        // An upload is bounced only after its body has arrived, so limit the weight of one bounce.
         let took = took.as_secs_f64().min(self.known().max(BOUNCE) * OUTLIER);
-        // Bounces have become rare, and this one shows that they need not be.
+        // A fast bounce after a probe shows that the mean was wrong: restart from it.
         let mean = self.mean.filter(|mean| !self.probed || took > mean / 2.0);
         let mean = mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
         *self = Self { mean: Some(mean), ..Self::default() };
     }
 
-    /// One that is known to take this many seconds.
+    /// A known mean in seconds.
     #[cfg(test)]
     pub(super) fn of(mean: f64) -> Self {
         Self { mean: Some(mean), ..Self::default() }
@@ -76,7 +66,7 @@ impl Bounce {
         self.mean.unwrap_or(BOUNCE)
     }
 
-    /// Whether enough requests were served, or none since prices were made for a probe.
+    /// Whether enough requests were served, or none since probe prices were made.
     fn is_probe_due(&self) -> bool {
         f64::from(self.served) >= PROBE / BOUNCE * self.known().max(BOUNCE) || self.probed && self.served == 0
     }

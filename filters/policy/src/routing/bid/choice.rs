@@ -1,8 +1,8 @@
-//! Which servers attempts with bids go to, and what their answers say.
+//! Which servers attempts with bids go to, and what a sender learns from the answers.
 //!
-//! The servers are those that BLOC would choose, but for the first attempt, which compares
-//! [`LOOKS`] of them ([`super::super::bloc`]). Servers whose acceptance means nothing come last for
-//! further attempts ([`super::trust`]).
+//! BLOC's selection, except that the first attempt compares [`LOOKS`] servers
+//! ([`super::super::bloc`]). Later attempts try servers last whose acceptance means nothing
+//! ([`super::trust`]).
 
 use super::pause::BidPause;
 use super::price::{Bids, STALE, is_bounce};
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub struct Bidder {
     servers: Bloc,
     bids: Bids,
-    /// When a server reported last.
+    /// The time of the last report.
     heard: Timestamp,
     promises: SecondaryMap<EndpointId, Promises>,
     pause: BidPause,
@@ -40,8 +40,8 @@ impl Bidder {
         self.promises.entry(server).map(|entry| entry.or_default())
     }
 
-    /// The price of going to the only other server. There is none while an attempt there waits for
-    /// longer than that: the server may hang.
+    /// The price of going to the only other server. No limit if an attempt there has waited longer
+    /// than the price: that server may hang.
     fn price_of_the_other(&self, endpoints: &Endpoints, endpoint: EndpointId, now: Timestamp) -> Duration {
         let price = || {
             let (other, report, waits) = endpoints.only_other(endpoint, STALE, now)?;
@@ -51,14 +51,13 @@ impl Bidder {
         price().unwrap_or(Duration::MAX)
     }
 
-    /// A server has reported, in an answer or a rejection.
+    /// A server reported, in an answer or a rejection.
     fn hear(&mut self, report: &LoadReport, now: Timestamp) {
         self.heard = now;
         self.bids.hear(report);
     }
 
-    /// A server accepted this bid. One that reports no load of its own (`ignores`) accepts every
-    /// bid.
+    /// A server accepted this bid. A server without load reports (`ignores`) accepts every bid.
     fn served(&mut self, server: EndpointId, bid: Option<Bid>, took: Duration, ignores: bool) {
         if let Some(promises) = self.promises(server) {
             promises.judge(bid, took, ignores);
@@ -94,12 +93,12 @@ impl Routing for Bidder {
         if let Some(further) = list.get_mut(1..)
             && further.iter().any(|id| self.distrusts(*id))
         {
-            // The list is short, so this stable sort allocates nothing.
+            // The list is short, so this stable sort does not allocate.
             further.sort_by_key(|id| self.distrusts(*id));
         }
     }
 
-    /// With n servers that are not shut, at most n - 1 bounces are of any use.
+    /// With n servers that are not shut, at most n - 1 bounces are useful.
     fn most_bids(&self, endpoints: &Endpoints) -> usize {
         if self.pause.is_on() { 0 } else { MOST_BIDS.min(endpoints.open().saturating_sub(1)) }
     }
@@ -135,8 +134,8 @@ impl Routing for Bidder {
                         self.bids.bounced(took);
                     }
                     if let Some(promises) = self.promises(endpoint) {
-                        // How long the server held the request says nothing about what a bounce
-                        // costs, but that its promises are broken.
+                        // The holding time does not show the cost of a bounce, but shows a broken
+                        // promise.
                         if held {
                             promises.judge(bid, took, false);
                         }
@@ -150,20 +149,20 @@ impl Routing for Bidder {
                         promises.bounced();
                     }
                 }
-                // How fast a server fails says nothing about how fast it serves.
+                // The speed of a failure says nothing about the speed of serving.
                 Answer::Erred(_) | Answer::ClientError(_) | Answer::Failed | Answer::GivenUp => {}
             },
         }
     }
 }
 
-/// Whether a server held the request before it bounced it: nobody was held for longer than it took.
+/// Whether a server held the request before it bounced it. The claim is false if the attempt took
+/// less than its bid.
 fn was_held(bid: Option<Bid>, report: &LoadReport, took: Duration) -> bool {
     report.held && bid.is_some_and(|bid| took >= bid.most)
 }
 
-/// Whether a server that bounced an attempt after `took` did so for its bid. If not, it is like any
-/// that rejects.
+/// Whether a bounce after `took` was for the bid. If not, treat it as a rejection.
 pub fn bounced_for_bid(bid: Option<Bid>, report: &LoadReport, took: Duration) -> bool {
     is_bounce(bid, &LoadReport { held: was_held(bid, report, took), ..*report })
 }

@@ -1,16 +1,15 @@
-//! Bids: each attempt carries the longest expected response time that it accepts. The server knows
-//! its own queue exactly, and bounces the attempt at once if it would take longer.
+//! Bids: each attempt carries the longest expected response time that it accepts
+//! ([`crate::wire::bid`]). The server, which knows its own queue, bounces it at once if it would
+//! take longer.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `search` | how high bids are, for a cost of looking further |
+//! | `search` | the bids for a given cost of looking further |
 //! | `bounce` | what a bounce costs |
-//! | `choice` | which servers, and what a sender learns for that |
-//! | `pause` | how long there are no bids once Envoy did not retry a bounce |
+//! | `choice` | which servers, and what a sender learns |
+//! | `pause` | how long bids stop after Envoy did not retry a bounce |
 //! | `trust` | whether a server's acceptance of a bid means anything |
-//! | `price` | the bid of each attempt, and whether a server bounced it for the bid |
-//!
-//! [`crate::wire::bid`] reads and writes the header.
+//! | `price` | the bid of each attempt, and whether a bounce was for the bid |
 
 mod bounce;
 mod choice;

@@ -1,44 +1,43 @@
-//! How long a sender does without bids.
+//! How long a sender stops bidding after Envoy did not retry a bounce.
 //!
-//! Where Envoy does not retry a bounce, a user gets a rejection although a server had room: the
-//! cluster's circuit breaker or retry budget leaves too few retries for bids. A filter cannot read
-//! these settings, so it finds them out by losing a request. Settings seldom change, so each
-//! further pause is eight times as long, unless bids went well for as many requests as the last
-//! one lasted.
+//! Then the user gets a rejection although a server had room: the cluster's circuit breaker or
+//! retry budget allows too few retries for bids. Filters cannot read these settings, so each worker
+//! loses a request to find out. They rarely change, so pauses grow, unless bids worked for as many
+//! requests as the last pause lasted. See `filters/adr/0025-what-envoy-finds-out.md`.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
 /// The first pause, in requests.
 const REQUESTS: u64 = 8_000;
-/// The longest that the first pause lasts.
+/// The longest duration of the first pause.
 const LASTS: Duration = Duration::from_secs(600);
-/// Each further pause is so many times as long as the one before.
+/// The factor between successive pauses.
 const LONGER: u32 = 8;
-/// From this one on pauses grow no more: half a million requests, or eleven hours.
+/// The number after which pauses stop growing: half a million requests, or eleven hours.
 const LONGEST: u32 = 3;
 
 /// The pauses of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BidPause {
-    /// Requests that are left of a pause.
+    /// Requests left of the current pause.
     left: u64,
     ends: Timestamp,
-    /// How many pauses there were, each soon after the one before; 0: none.
+    /// Successive pauses, without enough requests between them; 0: none.
     number: u32,
     /// Requests since the last pause.
     since: u64,
 }
 
 impl BidPause {
-    /// Whether there are no bids now.
+    /// Whether the sender must not bid now.
     pub fn is_on(&self) -> bool {
         self.left > 0
     }
 
     /// Envoy did not retry a bounce.
     pub fn overflowed(&mut self, now: Timestamp) {
-        // Requests that were under way when the pause began may meet the same.
+        // Requests under way when the pause began may fail the same way.
         if self.is_on() {
             return;
         }
@@ -49,7 +48,7 @@ impl BidPause {
         self.since = 0;
     }
 
-    /// A request comes.
+    /// A request arrived.
     pub fn count(&mut self, now: Timestamp) {
         if !self.is_on() {
             self.since += 1;
@@ -77,7 +76,7 @@ mod tests {
         Timestamp::ZERO.after(Duration::from_secs(seconds))
     }
 
-    /// So many requests come until the pause is over, at one time.
+    /// How many requests a pause lasts if no time passes.
     fn pause(pause: &mut BidPause, now: Timestamp) -> u64 {
         pause.overflowed(now);
         let mut requests = 0;

@@ -1,44 +1,11 @@
-//! The bid of each attempt of a request: the longest expected response time that it accepts.
+//! The bid of each attempt: the longest expected response time that it accepts.
 //!
-//! A bid is the price of looking further: what the search after it may expect, and what a bounce
-//! costs. [`super::search`] has the rule. The servers are those that BLOC would choose, in its
-//! order. After the last bid, attempts go without limit, so nothing is shed that BLOC would have
-//! served.
-//!
-//! `cost = 1.25 * bounce + price * F`
-//!
-//! `bounce` is the measured time of a bounce ([`super::bounce`]), `F` the mean execution time that
-//! servers report, and `price` the service's `bouncePrice`: what the CPU of a bounce counts for in
-//! response time. So bids rise by themselves where bounces are slow, and there are hardly any
-//! bounces where offers hardly differ. The quarter is for CPU that does not shrink with `F`: where
-//! requests take 1 ms, 2.6% of them were bounced without it, and 1.6% are.
-//!
-//! Where there are two servers, a bounce leads to the other one for sure. So the bid is at most 1.4
-//! times what that one has offered last, and the cost. Without this, a caller that has half of its
-//! requests at each never finds a slow server too slow, however slow it is: the power mean of order
-//! 4 is at least 0.84 of the slow one's offer, and 1.4 times that is more than the offer. The other
-//! server does not count while it is no alternative ([`Endpoints::only_other`]).
-//!
-//! A stale bid costs a needless bounce, or a longer wait: it is only what the attempt accepts, and
-//! the server decides at the moment of the request. What a sender has not heard of for [`STALE`] is
-//! not believed: neither the fleet's execution time, nor the other one of two servers.
-//!
-//! While full servers reject more than a fifth of a sender's attempts, there is nothing left to
-//! find, and attempts do not bid. One full server among ten is not enough for that. Rejections for
-//! other reasons do not count: a server whose application is down says nothing about the others.
-//!
-//! A server's numbers cannot spoil the bids among several others. Of a report, at most
-//! [`MAX_REPORT_FACTOR`] times what this sender's own requests take is believed ([`Bids::served`]):
-//! one of ten servers that reports arbitrary numbers raises the last bids, and the first ones by a
-//! few percent. A bounce counts as one only if the attempt had a bid, and the expected response
-//! time that the server reports is not less than half of it, or the server has held it
-//! ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
-//! rejects.
-//!
-//! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new
-//! prices after every fourth one, or when the cost of a bounce has changed by a tenth. Not in the
-//! papers: bids are this project's own. What was tried is in
-//! `filters/adr/0017-the-price-of-looking-further.md`.
+//! A bid is the expectation of further search ([`super::search`]) plus `cost = 1.25 * bounce +
+//! price * F`: the measured time of a bounce ([`super::bounce`]), and `bouncePrice` mean execution
+//! times `F` as reported. Of two servers, the other one's last offer also limits the bid
+//! ([`Endpoints::only_other`]). Attempts after the last bid have no limit. Reasons, and limits on
+//! reports: `filters/adr/0017-the-price-of-looking-further.md`. Cold start: no bid before the
+//! eighth report.
 //!
 //! [`Endpoints::only_other`]: crate::endpoints::Endpoints::only_other
 
@@ -49,38 +16,39 @@ use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// What a bounce costs, as a multiple of its time.
+/// What a bounce costs, as a multiple of its time. Above 1 for CPU that does not shrink with `F`:
+/// with requests of 1 ms, 2.6% were bounced at 1, and 1.6% are now.
 const BOUNCE_FACTOR: f64 = 1.25;
-/// The first prices are made after this many reports,
+/// The first prices need this many reports,
 const FIRST: usize = 8;
-/// and new ones after each so many.
+/// and new ones this many more.
 const NEXT: usize = 4;
-/// The mean execution time is that of the last so many reports, roughly.
+/// The mean execution time covers about this many reports.
 const EXECUTIONS: f64 = 50.0;
-/// The weight of the newest attempt in the share of those that full servers reject.
+/// The weight of the newest attempt in the share that full servers reject.
 const REJECTION_WEIGHT: f64 = 0.03;
-/// Attempts do not bid while more than this share of them is rejected by full servers.
+/// Above this share of attempts rejected by full servers, attempts do not bid: there is nothing
+/// left to find. One full server among ten stays below it.
 const MOST_REJECTED: f64 = 0.2;
-/// The fleet's execution time is believed up to this share of the longest time that is.
+/// Bids state the fleet's execution time only up to this share of the longest believed time.
 const MOST_FLEET: f64 = 0.75;
-/// What was heard of the fleet this long ago is not said.
+/// Bids do not use what was heard longer ago than this.
 pub const STALE: Duration = Duration::from_secs(10);
-/// By what factor a server's numbers may exceed what this sender's own requests take.
+/// By what factor a server's numbers may exceed the time of this sender's own requests.
 pub const MAX_REPORT_FACTOR: f64 = 4.0;
 
-/// What a sender knows of a service's response times, and what it bids.
+/// What a sender knows about a service's response times, and its bids.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bids {
-    /// What a bounce is worth, in execution times.
+    /// The price of a bounce, in execution times.
     price: f64,
     heard: Heard,
-    /// Reports heard since the prices were made.
+    /// Reports since the last prices.
     news: usize,
-    /// All times are in seconds.
+    /// The mean of the servers' reports. All times are in seconds.
     execution: Option<f64>,
-    /// How many reports `execution` is the mean of.
+    /// How many reports `execution` averages.
     executions: f64,
-    /// How long served requests took.
     took: Option<f64>,
     bounce: Bounce,
     /// The share of attempts that full servers rejected.
@@ -91,16 +59,16 @@ pub struct Bids {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Prices {
     bids: [f64; MOST_BIDS],
-    /// The cost of a bounce for which they were made.
+    /// The cost of a bounce that they are based on.
     bounce: f64,
-    /// That of looking further.
+    /// The cost of looking further.
     cost: f64,
 }
 
-/// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
-/// of the bid is enough, because the queue moves between the decision and the report. A server that
-/// is not sure how fast it is may have counted with the fleet's execution time. A server that has
-/// held the request did so because it took longer than the queue.
+/// Whether a server that bounced an attempt with this `bid` and report did so for the bid. Half of
+/// the bid is enough, because the queue moves between decision and report, and a server unsure of
+/// its speed may have used the fleet's execution time. A held request is bounced for its own wait,
+/// whatever the queue.
 pub fn is_bounce(bid: Option<Bid>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| {
         let offer = report.highest_offer(bid.fleet.map(|fleet| fleet.as_secs_f64()));
@@ -108,7 +76,7 @@ pub fn is_bounce(bid: Option<Bid>, report: &LoadReport) -> bool {
     })
 }
 
-/// A time of so many seconds, in whole microseconds: no more are written.
+/// In whole microseconds, the resolution of the header.
 fn whole(seconds: f64) -> Duration {
     Duration::from_micros((seconds * 1e6) as u64)
 }
@@ -118,18 +86,18 @@ fn follow(mean: &mut Option<f64>, value: f64) {
 }
 
 impl Bids {
-    /// Those of a sender that has heard nothing. `price`: what a bounce is worth, in execution
+    /// The state of a sender that has heard nothing. `price`: the price of a bounce, in execution
     /// times.
     pub fn new(price: f64) -> Self {
         Self { price, ..Self::default() }
     }
 
-    /// Sets what a bounce is worth. Prices that are made from now on follow it.
+    /// Sets the price of a bounce for later bids.
     pub fn configure(&mut self, price: f64) {
         self.price = price;
     }
 
-    /// A server has reported, in an answer or a bounce.
+    /// A server reported, in an answer or a bounce.
     pub fn hear(&mut self, report: &LoadReport) {
         let most = self.most();
         if let Some(execution) = report.execution {
@@ -147,14 +115,14 @@ impl Bids {
     /// A request was served after `took`, from sending the attempt to its answer.
     pub fn served(&mut self, took: Duration) {
         follow(&mut self.took, took.as_secs_f64());
-        // Limits what was believed before the first answer, too.
+        // Also limits what was believed before the first answer.
         let most = self.most();
         self.execution = self.execution.map(|value| value.min(most));
         self.rejected -= REJECTION_WEIGHT * self.rejected;
         self.bounce.served();
     }
 
-    /// The longest time that is believed, in seconds.
+    /// The longest time to believe, in seconds.
     fn most(&self) -> f64 {
         self.took.map_or(f64::INFINITY, |took| took * MAX_REPORT_FACTOR)
     }
@@ -165,12 +133,12 @@ impl Bids {
         self.reprice();
     }
 
-    /// A full server has rejected an attempt.
+    /// A full server rejected an attempt.
     pub fn rejected(&mut self) {
         self.rejected += REJECTION_WEIGHT * (1.0 - self.rejected);
     }
 
-    /// Makes the prices anew after every few reports, and when the cost of a bounce has changed.
+    /// Computes new prices after every few reports, and when the cost of a bounce changes.
     fn reprice(&mut self) {
         let bounce = self.bounce.cost();
         let due = self.prices.map_or(self.news >= FIRST, |prices| {
@@ -185,8 +153,8 @@ impl Bids {
         self.bounce.priced();
     }
 
-    /// The mean execution time that servers report, if it is believed: where it is much longer than
-    /// what this sender's own requests take, it is no measure for them.
+    /// The mean execution time that servers report; none if it is much longer than this sender's
+    /// own requests, which it then does not describe.
     pub fn fleet(&self) -> Option<Duration> {
         self.fleet_seconds().map(whole)
     }
@@ -195,18 +163,17 @@ impl Bids {
         self.execution.filter(|execution| *execution <= MOST_FLEET * self.most())
     }
 
-    /// The price of looking further where only the server with this report is left, if that is
-    /// known.
+    /// The price of looking further if the only other server has this report, if known.
     pub fn price_of(&self, report: &LoadReport) -> Option<Duration> {
         Some(whole(WITHOUT_LIMIT * report.offer(self.fleet_seconds())? + self.prices?.cost))
     }
 
-    /// The bid of this turn; none: without limit.
+    /// The bid at this position; none: no limit.
     pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
         if self.rejected > MOST_REJECTED {
             return None;
         }
-        // Fewer bids: the higher ones, as they are made from the last to the first.
+        // With fewer bids, use the higher ones, which come last.
         let place = (MOST_BIDS + turn.number).checked_sub(turn.of)?;
         self.prices?.bids.get(place).copied().map(whole)
     }

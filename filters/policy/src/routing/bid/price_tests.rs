@@ -1,8 +1,8 @@
-//! What is bid after what was heard.
+//! Bids after a series of reports.
 
 use super::*;
 
-/// The bid after so many bounces, in milliseconds, to the tenth; none: without limit.
+/// The bid after this many bounces, in milliseconds to one decimal; none: no limit.
 fn bid(bids: &Bids, number: usize) -> Option<f64> {
     let bid = bids.bid(BidPosition { number, of: MOST_BIDS })?;
     Some((bid.as_secs_f64() * 1e4).round() / 10.0)
@@ -160,7 +160,7 @@ fn hears_what_a_server_that_reads_the_fleet_would_compare() {
     assert_eq!(bid(&bids, 4), Some(189.2));
 }
 
-/// Nine of ten requests of the service take 10 ms, and this sender sends no other ones.
+/// Nine of ten requests of the service take 10 ms, and this sender sends only such requests.
 #[test]
 fn says_nothing_of_a_fleet_that_takes_much_longer_than_the_own_requests() {
     let mut bids = hearing(0.1, 16, &LoadReport { fleet: true, ..report(109, 109) });
@@ -190,9 +190,9 @@ fn the_fleets_execution_time_is_the_mean_of_what_was_reported_first_and_then_of_
     assert_eq!(bids.fleet(), Some(Duration::from_millis(21)));
 }
 
-/// Sends requests, one after the other, to servers that take so long for an attempt, 10 ms of it in
-/// the application. Those that would take longer than its bid bounce it, in `bounce` each. Returns
-/// the number of bounces.
+/// Sends requests one after the other to servers that take `expected` for an attempt, 10 ms of it
+/// in the application. Servers that would take longer than the bid bounce the attempt in `bounce`.
+/// Returns the number of bounces.
 fn exchanges(bids: &mut Bids, requests: usize, bounce: Duration, mut expected: impl FnMut(usize) -> u32) -> usize {
     let mut bounces = 0;
     for _ in 0..requests {
@@ -242,7 +242,7 @@ fn rarely_tries_bounces_that_cost_more_than_they_save() {
         let mut bids = hearing(0.1, 16, &report(60, 10));
         let bounce = Duration::from_millis(millis);
         let mut expected = |_| if rng.bool() { 40 } else { 60 };
-        // The first bounces show what they cost, each up to a third more than the one before.
+        // Each of the first bounces raises the mean by at most a third.
         let first = exchanges(&mut bids, 20_000, bounce, &mut expected);
         println!("{millis} ms: {first} of the first 20000");
         assert!(first <= most + 16, "{first} bounces of {millis} ms at first");
@@ -252,8 +252,8 @@ fn rarely_tries_bounces_that_cost_more_than_they_save() {
     }
 }
 
-/// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the latest,
-/// whatever a bounce costs.
+/// A bounced HTTP/1.1 upload is answered after its body has arrived, or after a second, whatever a
+/// bounce costs.
 #[test]
 fn a_few_slow_uploads_do_not_stop_bidding_for_other_requests() {
     let (mut bids, mut without) = (hearing(0.1, 16, &report(40, 10)), 0);

@@ -1,34 +1,24 @@
-//! How long an answer may take before it is worth its cost to look further: optimal search, with a
-//! known distribution of offers and a cost for each look (McCall 1970, Weitzman 1979).
+//! Computes bids by optimal search over a known distribution of offers with a cost for each look
+//! (McCall 1970, Weitzman 1979).
 //!
-//! `R` are the offers ([`crate::wire::offer`]) that a sender has heard last, in answers and bounces
-//! alike. `M(R)` is their power mean of order 4, `(mean(r^4))^(1/4)`, which minds bad luck more
-//! than the mean does. What remains to be expected after the last bid is `V = 1.4 * M(R)`. From the
-//! last bid to the first:
-//!
-//! `bid = V + cost`, then `V = M(min(R, bid))`
-//!
-//! An answer within `V + cost` is as good as looking further. So bids fall from the last to the
-//! first. With fewer servers there are fewer bids, the higher ones.
-//!
-//! The attempt after the last bid goes to any server, without limit, and `R` is older than the
-//! queues are where load rises. Hence 1.4: without it, five servers that had the load of ten
-//! bounced the same request five times, 3.6 of 1,000 requests were lost in a partition, instead of
-//! 0.8, and attempts were more for the same p99.
-//!
-//! Cost: five passes over 16 numbers, after every fourth report.
+//! `R` are the last 16 offers ([`crate::wire::offer`]) heard, and `M(R)` is their power mean of
+//! order 4, `(mean(r^4))^(1/4)`, which weighs slow offers more than the mean. The expectation after
+//! the last bid is `V = 1.4 * M(R)`. From the last bid to the first: `bid = V + cost`, then `V =
+//! M(min(R, bid))`. Fewer servers get fewer bids, the higher ones. Reasons for the order and for
+//! 1.4: `filters/adr/0017-the-price-of-looking-further.md`. Cost: five passes over 16 numbers after
+//! every fourth report.
 
-/// The most bids that a request makes.
+/// The most bids of a request.
 pub const MOST_BIDS: usize = 5;
 /// How many offers are kept.
 const MEMORY: usize = 16;
-/// What the attempt after the last bid may expect, as a multiple of the mean.
+/// The expectation after the last bid, as a multiple of the mean: the next attempt has no limit.
 pub(super) const WITHOUT_LIMIT: f64 = 1.4;
 
-/// The offers that a sender has heard last.
+/// The last offers that a sender heard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard {
-    /// In seconds, the oldest at `next` once all places are taken.
+    /// In seconds; the oldest is at `next` once all places are taken.
     times: [f32; MEMORY],
     next: usize,
     known: usize,
@@ -41,7 +31,7 @@ impl Default for Heard {
 }
 
 impl Heard {
-    /// A server offers to answer after so many seconds. That replaces the oldest one.
+    /// Records an offer in seconds, replacing the oldest one.
     pub fn hear(&mut self, offer: f64) {
         if let Some(oldest) = self.times.get_mut(self.next) {
             *oldest = offer as f32;
@@ -50,8 +40,8 @@ impl Heard {
         self.next = (self.next + 1) % MEMORY;
     }
 
-    /// The bids of a request for this cost of looking further, in seconds, the first one first.
-    /// Each time counts for at most `most` seconds.
+    /// The bids of a request, first to last, for this cost of looking further. All in seconds. An
+    /// offer counts for at most `most`.
     pub fn prices(&self, most: f64, cost: f64) -> [f64; MOST_BIDS] {
         let (mut prices, mut accepted, mut factor) = ([0.0; MOST_BIDS], most, WITHOUT_LIMIT);
         for price in prices.iter_mut().rev() {
@@ -62,7 +52,7 @@ impl Heard {
         prices
     }
 
-    /// The power mean of order 4 of the times, each of which counts for at most `most`.
+    /// The power mean of order 4 of the offers, each limited to `most`.
     fn mean(&self, most: f64) -> f64 {
         let fourth = |time: &f32| {
             let square = f64::from(*time).min(most) * f64::from(*time).min(most);
@@ -84,7 +74,7 @@ mod tests {
         heard
     }
 
-    /// In milliseconds, to the tenth.
+    /// In milliseconds, to one decimal.
     fn prices(heard: &Heard, most: f64, cost: f64) -> [f64; MOST_BIDS] {
         heard.prices(most, cost).map(|price| (price * 1e4).round() / 10.0)
     }

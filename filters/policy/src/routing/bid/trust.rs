@@ -1,30 +1,25 @@
-//! Whether a server's acceptance of a bid means anything.
+//! Whether a server's acceptance of a bid means anything (`filters/adr/0005-bids.md`).
 //!
-//! A server that does not read bids, or lies about its wait, would attract the bounces of all the
-//! others. So each sender keeps [`Promises`] for each server: whether it reports at all, and how
-//! often it accepted a bid and answered after more than twice that. A server that fails in either
-//! gets first attempts like any other, and comes last for further ones.
-//! (Simulated, 80% load, one of ten without reports: p99 105 s without this; with it, as with
-//! BLOC.)
-//!
-//! Cold start: a server that has not answered yet counts as one that accepts everything. Cost: a
-//! comparison and a multiplication an answer. Not in the papers.
+//! A server that ignores bids, or lies about its wait, would attract what the others bounce. So
+//! each sender records whether a server reports, and how often it accepted a bid and took more than
+//! twice as long. A server that fails either test gets normal first attempts, but comes last for
+//! further ones. Not in the papers.
 
 use crate::wire::bid::Bid;
 use std::time::Duration;
 
-/// From this share of broken promises on, a server's acceptance of a bid counts for nothing.
+/// From this share of broken promises, a server is not trusted.
 const MISTRUST: f64 = 0.5;
-/// A promise is broken if the answer takes longer than this many times the bid: service times vary,
+/// An answer that takes more than this many times the bid breaks the promise: service times vary,
 /// and the bid is about their mean.
 const BROKEN: u32 = 2;
 /// The weight of the newest promise.
 const PROMISE_WEIGHT: f64 = 0.35;
 
-/// What a server's acceptance of a bid is worth, as one sender sees it.
+/// One sender's record of a server's promises.
 ///
-/// A server without a report is not trusted, so a new one is not flooded with the bounces of the
-/// others before its first answers are back.
+/// A server is not trusted before its first report, so that the bounces of others do not flood a
+/// new one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promises {
     without_report: bool,
@@ -38,8 +33,8 @@ impl Default for Promises {
 }
 
 impl Promises {
-    /// The server accepted this `bid` (none: without limit) and answered after `took`.
-    /// `without_report`: without a report.
+    /// The server accepted this `bid` (none: no limit) and answered after `took`. `without_report`:
+    /// the answer had no report.
     pub fn judge(&mut self, bid: Option<Bid>, took: Duration, without_report: bool) {
         self.without_report = without_report;
         if let Some(bid) = bid {
@@ -48,12 +43,12 @@ impl Promises {
         }
     }
 
-    /// The server has bounced a request: it reports, and it reads bids.
+    /// The server bounced a request, so it reports and reads bids.
     pub fn bounced(&mut self) {
         self.without_report = false;
     }
 
-    /// Whether the server seems to accept requests whatever their bids.
+    /// Whether the server seems to accept requests regardless of their bids.
     pub fn are_untrusted(&self) -> bool {
         self.without_report || self.broken >= MISTRUST
     }

@@ -1,48 +1,12 @@
 //! What a sender believes about a server between two reports (Mu, paper sections 4.3.2 and 4.3.3).
 //!
-//! - queue (requests) `= pending + others`. `pending` is what this sender has there, which it knows
-//!   exactly. `others` is what the other senders have there: the reported queue without this
-//!   sender's part, plus `g - 1` for each request that this sender has sent there since. `g` is the
-//!   number of senders like this one (1 for a lone gateway): while this sender sends one request,
-//!   the others send `g - 1`, which it has not heard of yet.
-//! - service rate (requests/s): the server's own estimate if it reports one, else the rule of
-//!   [`ServiceRate`].
+//! - Queue (requests): this sender's pending requests, plus the reported requests of others, plus
+//!   `g - 1` for each request sent since. `g` is the number of senders like this one.
+//! - Service rate (requests/s): as reported, else by [`ServiceRate`].
 //!
-//! Aging: the weight of the reported part falls from 1 to 0 over the horizon ([`HORIZON`] reset
-//! intervals). The rest of the weight goes to the others' usual part: `(1 - 1/g)` of the queue with
-//! which this server's wait would be the mean wait of the service. So a server that looked full is
-//! not avoided for ever, one that looked empty does not attract all senders, and one without any
-//! report looks a little better than the mean. (With the whole mean instead, a server that was left
-//! alone long enough looked as full as the others, for ever: simulated, half of the fleet starved.)
-//! Cold start: a server that has not reported has the mean wait and the largest service rate known.
-//!
-//! A server's reports are believed only as far as this sender's own experience goes, so that a
-//! server that lies, or errs, neither attracts all load nor is left alone for ever:
-//!
-//! - a queue counts for at most [`Limit`], `clamp(n / 2, 1, 4) * (mean queue + 16)` among `n`
-//!   servers: a huge one would make all means huge;
-//! - a queue and a rate together may say that the next answer comes between a quarter and four
-//!   times ([`MAX_REPORT_FACTOR`]) of `(own + 1) * gap`. That is the time in which this sender's
-//!   own requests are answered at the pace seen. The gap is the time from one answer to the next
-//!   while a request of this sender is pending, an EWMA with weight 0.3. An honest server keeps
-//!   that pace on average, whatever the others send. The factor is four because a server with many
-//!   places is faster than it seems while it has little to do;
-//! - a report counts for [`HORIZON`] reset intervals: a server that was not heard of for so long,
-//!   and has no request of this sender, is a newcomer again.
-//!
-//! A request sent there counts until the next report, and no longer than it is pending: one that
-//! failed, or was answered without a report, is not there any more. Its weight ages as that of a
-//! report does.
-//!
-//! Deviations:
-//! 1. the reported queue includes the requests being executed, because an idle server differs from
-//!    a busy one without a queue;
-//! 2. `g`;
-//! 3. the aging;
-//! 4. `R / c` is a guess: a server that knows its concurrency reports its exact service rate
-//!    itself;
-//! 5. the limits on reported values;
-//! 6. rates in steps of 3 to 6%.
+//! The reported part loses weight linearly over [`HORIZON`] reset intervals, in favor of the usual
+//! queue of the others. A report is believed only within [`Limit`] and [`MAX_REPORT_FACTOR`].
+//! Formulas, reasons and deviations from the paper: `filters/adr/0024-what-is-not-believed.md`.
 
 use crate::server::execution::aging;
 use crate::server::service_rate::ServiceRate;
@@ -53,51 +17,50 @@ use std::time::Duration;
 /// The estimate for one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// When the server last reported, and what the other senders had there.
+    /// When the server last reported, and how many requests of other senders it then had.
     heard: Option<(Timestamp, f64)>,
-    /// Requests of this sender that no report covers yet, and since when there are any.
+    /// Requests sent since the last report and still pending, and since when there are any.
     sent: u32,
     sent_since: Timestamp,
     rate: ServiceRate,
     service: Option<f64>,
-    /// Since when this sender waits for its next answer; none: not known, where its requests were
-    /// under way before the routing was `mu`.
+    /// When this sender began to wait for its next answer; none: not known, for requests sent
+    /// before the routing became `mu`.
     waits: Option<Timestamp>,
-    /// How long this sender waits from one answer to the next, smoothed, in seconds.
+    /// The smoothed time between answers while a request is pending, in seconds.
     gap: Option<f64>,
-    /// How many gaps the past counts for.
+    /// The number of gaps that the past counts for.
     gaps: f64,
 }
 
-/// The longest queue that is believed, in requests.
+/// The longest queue of others to believe, in requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit(f64);
 
 impl Limit {
-    /// For one of `servers` servers, whose mean queue is `mean` requests.
+    /// For `servers` servers with a mean queue of `mean` requests.
     pub fn new(servers: usize, mean: f64) -> Self {
-        // At most half of the number of servers: otherwise one server alone could push up the mean
-        // that its own limit comes from.
+        // At most half of the servers: otherwise one server could raise the mean that limits it.
         Self((servers as f64 / 2.0).clamp(1.0, MOST_MEAN_QUEUES) * (mean + SLACK))
     }
 }
 
-/// What is known of all servers of a service together.
+/// What is known about all servers of a service together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fleet {
-    /// The mean wait: all queues over all service rates, in seconds.
+    /// The mean wait in seconds: all queues over all service rates.
     pub wait: f64,
-    /// The largest service rate, in requests per second; 1 if none is known: then all count the
-    /// same.
+    /// The largest service rate, in requests per second; 1 if none is known, so that all servers
+    /// count the same.
     pub most: f64,
-    /// How many senders like this one there are, at least 1.
+    /// The number of senders like this one, at least 1.
     pub senders: f64,
-    /// The weight that a report loses per nanosecond.
+    /// The weight that a report loses in a nanosecond.
     per_nano: f64,
 }
 
 impl Fleet {
-    /// Nothing is known; reports are forgotten within [`HORIZON`] reset intervals.
+    /// No knowledge yet. Reports expire after [`HORIZON`] reset intervals.
     pub fn new(reset_interval: Duration) -> Self {
         let mut fleet = Self { wait: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
         fleet.configure(reset_interval);
@@ -110,20 +73,19 @@ impl Fleet {
     }
 }
 
-/// After this many reset intervals a report counts for nothing.
+/// After this many reset intervals a report has no weight.
 pub const HORIZON: f64 = 10.0;
 
-/// By what factor a server's report and the pace of its answers may differ.
+/// By what factor a report may differ from the pace of the server's answers.
 pub const MAX_REPORT_FACTOR: f64 = 4.0;
-/// At most this many mean queues are believed. The mean is increased by the slack, in requests, so
-/// that a few that wait after a pause are not cut off.
+/// The most mean queues to believe. The slack, in requests, spares short queues after a pause.
 const MOST_MEAN_QUEUES: f64 = 4.0;
 const SLACK: f64 = 16.0;
 /// The weight of the newest gap.
 const GAP_WEIGHT: f64 = 0.3;
 
 impl Estimate {
-    /// A request of this sender was answered by the application.
+    /// The application answered a request of this sender.
     pub fn answered(&mut self, now: Timestamp) {
         let Some(waits) = self.waits.replace(now) else { return };
         let gap = now.since(waits).as_secs_f64();
@@ -132,8 +94,7 @@ impl Estimate {
         self.gap = Some(self.gap.map_or(gap, |mean| mean + weight * (gap - mean)));
     }
 
-    /// Forgets what the server reported, if that was more than [`HORIZON`] reset intervals ago.
-    /// Returns whether it was.
+    /// Forgets a report older than [`HORIZON`] reset intervals. Returns whether there was one.
     pub fn forget(&mut self, reset_interval: Duration, now: Timestamp) -> bool {
         let stale = self.heard.is_some_and(|(at, _)| now.since(at) > reset_interval.mul_f64(HORIZON));
         if stale {
@@ -143,7 +104,7 @@ impl Estimate {
         stale
     }
 
-    /// A request was sent there; `pending` of this sender are there now.
+    /// A request was sent; `pending` of this sender are there now.
     pub fn sent(&mut self, pending: u32, now: Timestamp) {
         if pending <= 1 {
             self.gaps = self.gaps.min(1.0 / GAP_WEIGHT) / aging(now.since(self.waits.unwrap_or_default()));
@@ -155,19 +116,18 @@ impl Estimate {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// A request was answered without a report. What was sent before is served, as far as can be
-    /// seen, so the aging of what still counts starts again.
+    /// A request was answered without a report. Earlier requests are presumably served, so aging
+    /// restarts for those that still count.
     pub fn served_without_report(&mut self, now: Timestamp) {
         self.sent_since = now;
     }
 
-    /// A request has ended, with or without a report; `pending` of this sender are there still.
+    /// A request ended; `pending` of this sender are still there.
     pub fn ended(&mut self, pending: u32) {
         self.sent = self.sent.min(pending);
     }
 
-    /// The server has reported, in answer to one of the `pending` requests that this sender had
-    /// there.
+    /// The server reported, in answer to one of `pending` requests of this sender.
     pub fn hear(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
         let Some(queue) = report.queue else { return };
         let own = pending.saturating_sub(1);
@@ -181,21 +141,19 @@ impl Estimate {
         let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
         let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
         if line * MAX_REPORT_FACTOR < seen * rate {
-            // The reported requests of others are not believed then either: they would hide what
-            // this sender adds.
+            // Ignore the reported requests of others, too: they would hide what this sender adds.
             (self.heard, self.service) = (Some((now, 0.0)), Some(MAX_REPORT_FACTOR / gap));
         } else {
             self.service = Some(rate.max(line / (seen * MAX_REPORT_FACTOR)));
         }
     }
 
-    /// The service rate that is believed, in requests per second.
+    /// The service rate to use, in requests per second.
     pub fn service_rate(&self) -> Option<f64> {
         self.service.or_else(|| self.rate.get())
     }
 
-    /// The estimate in the form that a choice among all servers reads, for a server at which this
-    /// sender has `pending` requests.
+    /// The estimate in the form that choices read, with this sender's `pending` requests.
     pub fn standing(&self, pending: u32) -> Standing {
         let (at, others) = self.heard.unwrap_or_default();
         Standing {
@@ -211,22 +169,22 @@ impl Estimate {
     }
 }
 
-/// Rounds in steps of 3 to 6%. Nobody knows a service rate more exactly, and of two idle servers
-/// the one that is slightly slower would get nothing.
+/// Rounds to steps of 3 to 6%: rates are not known more exactly, and of two idle servers the
+/// slightly slower one would get nothing.
 fn rounded(rate: f64) -> f64 {
     const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
     f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
 }
 
-/// An [`Estimate`] and the pending requests of this sender, packed so that a choice that looks at
-/// every server reads as little as possible, and without a branch.
+/// An [`Estimate`] and this sender's pending requests, packed so that a scan of all servers reads
+/// little memory and does not branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     at: Timestamp,
-    /// 1 if the server has reported, else 0: the weight of `others` at `at`.
+    /// The weight of `others` at time `at`: 1 if the server has reported, else 0.
     heard: f64,
     others: f64,
-    /// 0 if not known.
+    /// 0: not known.
     rate: f64,
     pending: u32,
     sent: u32,
@@ -234,11 +192,11 @@ pub struct Standing {
     shut_until: Timestamp,
 }
 
-/// Stands for "not shut": no server is shut until the origin of time.
+/// Stands for "not shut": no server is shut until time zero.
 const OPEN: Timestamp = Timestamp::ZERO;
 
 impl Standing {
-    /// The same for a server that is left out until this time; none: it is not left out.
+    /// The same, left out until this time; none: not left out.
     #[must_use]
     pub fn shut(self, until: Option<Timestamp>) -> Self {
         Self { shut_until: until.unwrap_or(OPEN), ..self }
@@ -259,18 +217,18 @@ impl Standing {
         self.shut_until
     }
 
-    /// The queue at `now` as far as this sender can know, in requests, of a server with this
-    /// service `rate` (requests/s).
+    /// The queue at `now` that this sender knows of, in requests; `rate` is the server's service
+    /// rate (requests/s).
     pub fn known_queue(&self, fleet: &Fleet, rate: f64, now: Timestamp) -> f64 {
         let usual = fleet.wait * rate * (1.0 - 1.0 / fleet.senders);
-        // `max` would also check for NaN, which does not occur.
+        // `f64::max` would also check for NaN, which cannot occur.
         let weight = 1.0 - now.nanos_since(self.at) as f64 * fleet.per_nano;
         let weight = if weight > 0.0 { self.heard * weight } else { 0.0 };
         f64::from(self.pending) + (usual + weight * (self.others - usual))
     }
 
-    /// The requests that the other senders have sent since, assuming that they act like this one.
-    /// The number ages as a report does.
+    /// The requests that other senders have presumably sent since, if they act like this one. Ages
+    /// as a report does.
     pub fn unknown_queue(&self, fleet: &Fleet, now: Timestamp) -> f64 {
         if self.sent == 0 {
             return 0.0;
@@ -279,19 +237,18 @@ impl Standing {
         (fleet.senders - 1.0) * f64::from(self.sent) * weight.max(0.0)
     }
 
-    /// The expected response time of a request that is sent there now, in seconds, by what is
-    /// known.
+    /// The expected response time of a request sent there now, in seconds.
     pub fn expected(&self, fleet: &Fleet, now: Timestamp) -> f64 {
         let rate = if self.rate > 0.0 { self.rate } else { fleet.most };
         (self.known_queue(fleet, rate, now) + 1.0) / rate
     }
 
-    /// The service rate, in requests per second; 0 if nothing is known of it.
+    /// In requests per second; 0: not known.
     pub fn service_rate(&self) -> f64 {
         self.rate
     }
 
-    /// Requests that this sender has there.
+    /// This sender's requests there.
     pub fn pending(&self) -> u32 {
         self.pending
     }

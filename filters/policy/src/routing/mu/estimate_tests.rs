@@ -1,4 +1,4 @@
-//! What a sender believes of one server, report after report.
+//! What a sender believes about one server, report by report.
 
 use super::*;
 use crate::units::Ratio;
@@ -9,7 +9,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
 }
 
-/// A service whose servers have this queue on average and serve one request a second.
+/// A service whose servers have this mean queue and serve one request a second.
 fn fleet(wait: f64, senders: f64) -> Fleet {
     Fleet { wait, senders, ..Fleet::new(Duration::from_millis(200)) }
 }
@@ -36,7 +36,7 @@ fn the_queue_estimate_adds_own_requests_and_those_of_other_senders() {
 #[test]
 fn an_old_queue_report_decays_to_the_other_senders_mean_queue() {
     for said in [0u32, 20] {
-        // Ten on average, of which nine tenths are the others'.
+        // Ten on average, nine tenths of them from others.
         let (estimate, fleet) = (heard(said, 1), fleet(10.0, 10.0));
         let queues: Vec<f64> =
             [0, 1000, 2000, 9000].iter().map(|&ms| estimate.standing(0).known_queue(&fleet, 1.0, at(ms))).collect();
@@ -118,8 +118,8 @@ fn forgets_a_server_after_ten_reset_intervals_without_a_report() {
     assert!(!estimate.forget(reset, at(9000)), "there is nothing to forget");
 }
 
-/// What is believed of a server after this report to one of `pending` own requests, whose
-/// answers come every 250 ms: its service rate, and what the others have there.
+/// What a sender believes about a server after this report in answer to one of `pending` requests,
+/// with an answer every 250 ms: the service rate, and the requests of others.
 fn taken_for(report: &LoadReport, pending: u32) -> [f64; 2] {
     let mut estimate = Estimate::default();
     estimate.sent(1, at(0));
@@ -131,10 +131,11 @@ fn taken_for(report: &LoadReport, pending: u32) -> [f64; 2] {
 
 #[test]
 fn believes_a_rate_of_four_times_the_observed_pace_and_no_more() {
-    // One of another sender before the own one: two requests in 250 ms are eight a second.
+    // One request of another sender before this sender's: two requests in 250 ms are eight a
+    // second.
     assert_eq!(taken_for(&says(1, 32.0), 1), [32.0, 1.0]);
     assert_eq!(taken_for(&says(1, 34.0), 1), [16.0, 0.0], "beyond that none of its numbers is believed");
-    // With two more own requests, one answered every 250 ms: six before the last in 750 ms.
+    // Two more requests of this sender, one answered every 250 ms: six requests in 750 ms.
     assert_eq!(taken_for(&says(5, 32.0), 3), [32.0, 3.0]);
     assert_eq!(taken_for(&says(5, 34.0), 3), [16.0, 0.0]);
     assert_eq!(taken_for(&says(5, 0.1), 3), [2.0, 3.0], "six in no more than four times 750 ms");

@@ -1,4 +1,4 @@
-//! What Mu knows of each server: an [`Estimate`], and its [`Standing`] for the choice.
+//! What Mu knows about each server: an [`Estimate`], and the [`Standing`] derived from it.
 
 use super::estimate::{Estimate, Limit, Standing};
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
@@ -12,19 +12,20 @@ use std::time::Duration;
 pub struct Known {
     reset_interval: Duration,
     estimates: SecondaryMap<EndpointId, Estimate>,
-    /// In the order of the endpoints' places, so that a choice need not read any table.
+    /// By place, so that a choice reads no table.
     standings: Vec<Standing>,
-    /// The order of the places for which `standings` was made.
+    /// The order of places that `standings` reflects.
     order: Option<u64>,
-    /// The mean queue in requests.
+    /// In requests.
     mean_queue: f64,
-    /// The place last checked for an old report, and the time of that check.
+    /// The place last checked for a stale report, and when.
     looked_at: usize,
     surveyed: Timestamp,
 }
 
 impl Known {
-    /// Nothing is known; reports are forgotten within some reset intervals.
+    /// No knowledge yet. Reports expire after [`HORIZON`](super::estimate::HORIZON) reset
+    /// intervals.
     pub fn new(reset_interval: Duration) -> Self {
         Self {
             reset_interval,
@@ -42,7 +43,7 @@ impl Known {
         self.reset_interval = reset_interval;
     }
 
-    /// Makes the next [`refresh`](Self::refresh) look at all servers.
+    /// Makes the next [`refresh`](Self::refresh) recompute all standings.
     #[cfg(test)]
     pub fn forget_order(&mut self) {
         self.order = None;
@@ -53,7 +54,7 @@ impl Known {
         &self.standings
     }
 
-    /// Learns from what happened.
+    /// Updates the server's estimate.
     pub fn learn(&mut self, event: &Event<'_>, endpoints: &Endpoints) {
         let (Event::Began { endpoint, .. } | Event::Answered { endpoint, .. } | Event::Ended(endpoint)) = *event else {
             return;
@@ -94,8 +95,8 @@ impl Known {
         }
     }
 
-    /// A look at all servers found this mean queue, in requests. Also checks some of them, in turn,
-    /// for reports that are too old: at least one, and all within a reset interval.
+    /// Records the mean queue (requests) that a scan of all servers found. Also checks some servers
+    /// in turn for stale reports: at least one, and all within a reset interval.
     pub fn survey(&mut self, mean_queue: f64, endpoints: &mut Endpoints, now: Timestamp) {
         self.mean_queue = mean_queue;
         let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
@@ -113,8 +114,8 @@ impl Known {
             endpoints.renew_peers();
         }
         let Some(id) = endpoints.at(self.looked_at) else { return };
-        // A server with an attempt under way is not forgotten: as a newcomer it would be tried
-        // again before that.
+        // A forgotten server looks new and would be tried again, so do not forget one with an
+        // attempt under way.
         let Some(server) = endpoints.get(id).filter(|server| server.pending() == 0) else { return };
         let Some(estimate) = self.estimates.get_mut(id) else { return };
         if estimate.forget(self.reset_interval, now) {
@@ -124,14 +125,13 @@ impl Known {
     }
 }
 
-/// Brings the standing of one server up to date.
+/// Updates the standing of one server.
 fn note(standings: &mut [Standing], estimate: Option<&Estimate>, server: &Endpoint) {
     if let Some(old) = standings.get_mut(server.place()) {
         *old = standing(estimate, server);
     }
 }
 
-/// The standing of a server now.
 fn standing(estimate: Option<&Estimate>, server: &Endpoint) -> Standing {
     estimate.copied().unwrap_or_default().standing(server.pending()).shut(server.shut_until())
 }

@@ -1,4 +1,4 @@
-//! What Mu learns from a look at all servers, and what its list holds.
+//! What Mu learns from a scan of all servers, and the contents of its list.
 
 use super::*;
 use crate::config::RoutingKind;
@@ -29,7 +29,7 @@ fn answer(mu: &mut Mu, endpoints: &mut Endpoints, endpoint: EndpointId, answer: 
     mu.learn(&Event::Answered { endpoint, bid, took, answer: &answer, now }, endpoints);
 }
 
-/// Servers that have reported this queue and service rate at 0; none: nothing yet.
+/// Servers that reported this queue and service rate at 0; none: no report yet.
 fn servers<const N: usize>(reports: [Option<(u32, f64)>; N]) -> (Endpoints, Mu, [EndpointId; N]) {
     let (mut endpoints, mut mu) = (Endpoints::new(INTERVAL, 10), Mu::with_interval(INTERVAL));
     let ids = std::array::from_fn(|i| endpoints.add(&format!("s{i}"), Timestamp::ZERO));
@@ -60,7 +60,7 @@ fn learns_mean_wait_largest_rate_and_number_of_senders_from_all_open_servers() {
     let (mut queue, mut pending) = (0.0, 0.0);
     for _ in 0..3 {
         choose(&mut mu, &mut endpoints, 1, at(0), 1);
-        // 4 and 8 of the other senders, and one of this sender, at two servers.
+        // Two servers, with 4 and 8 requests of other senders, and one of this sender.
         queue += 0.02 * (6.5 - queue);
         pending += 0.02 * (0.5 - pending);
         assert_eq!((mu.fleet.wait, mu.fleet.most), (13.0 / 50.0, 40.0));
@@ -168,7 +168,7 @@ fn remembered(mu: &mut Mu, endpoints: &mut Endpoints) -> usize {
     mu.known.standings().iter().filter(|standing| standing.service_rate() > 0.0).count()
 }
 
-/// This many servers that reported at the start, last surveyed before their reports were too old.
+/// This many servers that reported at the start, last surveyed before their reports expired.
 fn old_words<const N: usize>() -> (Endpoints, Mu, [EndpointId; N]) {
     let (mut endpoints, mut mu, ids) = servers([Some((7, 10.0)); N]);
     let mut none = Endpoints::new(INTERVAL, 10);
@@ -205,8 +205,8 @@ fn believes_a_service_rate_up_to_four_times_the_observed_pace() {
     assert_eq!(mu.known.standings()[0].service_rate(), 4.0);
 }
 
-/// The routing may become `mu` while requests are under way. How long these took says nothing: when
-/// they were sent is not known.
+/// The routing may become `mu` while requests are under way. Their times are unknown, because
+/// nobody recorded when they began.
 #[test]
 fn requests_under_way_before_the_first_choice_do_not_make_their_server_slow() {
     let (mut endpoints, mut mu, [id]) = servers([None]);
@@ -218,7 +218,7 @@ fn requests_under_way_before_the_first_choice_do_not_make_their_server_slow() {
     assert_eq!(mu.expected(), Some(Duration::from_millis(100)));
 }
 
-/// What a choice reads is brought up to date by what has changed, or, where the order has, whole.
+/// Standings are updated for changed servers only, or all of them if the order changed.
 #[test]
 fn standings_follow_the_endpoints_through_any_history() {
     for seed in 0..200 {

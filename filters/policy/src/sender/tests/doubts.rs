@@ -1,5 +1,5 @@
-//! What a sender does not believe of a server: that it answers much faster than its peers, and that
-//! it is as slow as it was.
+//! A sender doubts that a server is much faster than its peers, and that a slow server is still
+//! slow.
 
 use super::*;
 

@@ -49,7 +49,7 @@ fn mu_forgets_requests_lost_at_a_server_and_restores_its_share() {
         let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
         let report =
             |queue| LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
-        // Nine tenths of what is in each server are the other senders'.
+        // Nine tenths of the requests in each server are from other senders.
         for millis in 0..2_000 {
             let id = sender.choose(at(millis), &mut rng)[0];
             let attempt = sender.begin_chosen(id, None, at(millis)).unwrap();

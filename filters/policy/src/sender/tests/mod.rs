@@ -1,4 +1,4 @@
-//! Senders, one decision after the other.
+//! Decisions of senders, one by one.
 
 mod doubts;
 mod gateway_rules;
@@ -17,7 +17,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
 }
 
-/// The report of a server with two places that takes so many milliseconds, and has `queue`.
+/// The report of a server with two places that takes this many milliseconds, and has `queue`.
 fn report(millis: u64, queue: u32) -> LoadReport {
     let (execution, service) = (Some(Duration::from_millis(millis)), Some(2e3 / millis as f64));
     LoadReport { chip: true, queue: Some(queue), capacity: Some(99), execution, service, ..LoadReport::default() }
@@ -29,7 +29,7 @@ fn sender(endpoints: Option<&[&str]>) -> Sender {
     Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
 }
 
-/// A request that explores meets this server; an attempt's effect on its chips is left out.
+/// A request that explores meets this server. Leaves out the attempt's effect on its chips.
 fn meet(sender: &mut Sender, address: &str) -> EndpointId {
     let endpoint = sender.endpoint_at(address, Timestamp::ZERO).unwrap();
     let (bid, permit) = (None, Permit::Probe);
@@ -78,7 +78,7 @@ fn keeps_servers_that_stay_while_new_ones_are_found() {
     assert_eq!(sender.endpoints().len(), 200);
 }
 
-/// Envoy places 10,000 requests among the last two of three servers that it knew before.
+/// Envoy chooses among three servers for 1,000 requests, then only among the last two.
 #[test]
 fn forgets_a_server_that_envoy_no_longer_chooses() {
     let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(5));
@@ -257,7 +257,7 @@ fn bids_come_on_top_of_retries_and_rise_with_each_turn() {
     assert_eq!(bid(&mut sender, None, now), Some(None));
 }
 
-/// A sender that is told this price of a bounce, as it starts or later.
+/// A sender with this price of a bounce, set at the start or later.
 fn priced(price: f64, later: bool) -> Sender {
     let spec = |price| ServiceSpec {
         routing: Some(RoutingKind::Bid),

@@ -1,4 +1,4 @@
-//! A sender with bids and two servers: a bounce leads to the other one for sure.
+//! A sender that bids, with two servers: a bounce always leads to the other one.
 
 use super::*;
 use crate::server::Server;
@@ -89,7 +89,7 @@ fn a_server_that_is_shut_or_breaks_its_promises_is_no_alternative() {
 #[test]
 fn a_server_that_has_failed_lately_is_no_alternative() {
     let mut sender = informed(2);
-    // What both do counts against neither.
+    // What both servers do counts against neither.
     exchange(&mut sender, SLOW, Answer::Failed, 10_000);
     exchange(&mut sender, FAST, Answer::Failed, 10_000);
     exchange(&mut sender, SLOW, Answer::Served(report(200, 0)), 10_000);

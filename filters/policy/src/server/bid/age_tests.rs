@@ -10,7 +10,7 @@ fn heard(times: impl IntoIterator<Item = f64>, mean: f64) -> Rest {
     rest
 }
 
-/// For times whose squared coefficient of variation exceeds 1 by this.
+/// With `v - 1` equal to this.
 fn over(over: f64) -> Rest {
     Rest { over, ..Rest::default() }
 }
@@ -84,7 +84,7 @@ fn the_first_request_has_a_weight_of_a_tenth_and_the_hundredth_of_a_hundredth() 
 #[test]
 fn follows_the_variation_of_the_times() {
     near(heard(vec![100.0; 4_000], 100.0).over, -1.0);
-    // 5% of 400 ms, else 10: the mean is 29.5 ms, that of the squares 8095.
+    // 5% take 400 ms and the rest 10: the mean is 29.5 ms, the mean square 8095.
     let mixed = heard((0..4_000).map(|request| if request % 20 == 0 { 400.0 } else { 10.0 }), 29.5);
     assert!((mixed.over - (8_095.0 / (29.5 * 29.5) - 2.0)).abs() < 1.0, "{mixed:?}");
 }

@@ -1,34 +1,19 @@
-//! For how long a sidecar holds a request that waits for a place, and why it rejects it then.
+//! How long a sidecar holds a request that waits for a place, and why it then rejects it:
 //!
 //! | limit | reason |
 //! |---|---|
 //! | `maxQueueWait`, or the time until the deadline minus one execution time | deadline |
 //! | twice the bid, if the bid says the fleet's execution time | bid |
 //!
-//! The shortest of them counts.
-//!
-//! A server that takes a request for its bid has promised to answer within it. It knows the number
-//! of requests in front, but not how long each of them takes. Where one takes many times the mean,
-//! the promise is broken, and all that wait behind it would wait as long. The application has not
-//! seen them: so they are bounced, and go to their next servers, with their next bids. That is safe
-//! for every method, also for a `POST`.
-//!
-//! A request that has waited for so long says by itself that something in front takes long. So the
-//! server needs not know which request that is, when it began, or what other threads hold. Once the
-//! bid is too soon: exponential times lose (10 x 1, 90% load, p99 556 ms instead of 521), since
-//! what waits longest is mostly next.
-//!
-//! A bid may lack the fleet's execution time. Then the caller may be an older version, which would
-//! take such a bounce for a rejection. The request is held as before. Cost: a comparison for each
-//! request that is held. Not in the papers. The measurements are in
-//! `filters/adr/0022-a-broken-promise-is-taken-back.md`.
+//! The shorter limit counts. A request that has waited twice its bid shows that one in front takes
+//! long. The application has not seen it, so a bounce is safe. Older callers omit the fleet's time
+//! and would misread a bounce. See `filters/adr/0022-a-broken-promise-is-taken-back.md`.
 
 use crate::wire::bid::Bid;
 use crate::wire::reason::Reason;
 use std::time::Duration;
 
-/// The longest time for which a request with this `bid` is held, and the reason why it is rejected
-/// then. `left`: how long it could be held if it were not for its bid.
+/// The longest time to hold a request, and the reason to reject it then. `left`: without its bid.
 pub fn longest(bid: Option<Bid>, left: Duration) -> (Duration, Reason) {
     let promised = bid.filter(|bid| bid.fleet.is_some()).map(|bid| bid.most.saturating_mul(2));
     match promised {

@@ -1,11 +1,11 @@
-//! The server's half of bids: what a request is offered, and for how long it is held for its bid.
+//! The server's half of bids: what a request is offered, and how long it is held.
 //!
 //! | file | decides |
 //! |---|---|
 //! | `offers` | what a server compares with a bid or a deadline |
-//! | [`age`] | how much longer the request takes that is being worked on |
-//! | [`trial`] | how a server that is surely slower than the fleet finds out that it is not any more |
-//! | `hold` | for how long a request is held, and why it is rejected then |
+//! | [`age`] | how long the running request will still take |
+//! | [`trial`] | how a server that is surely slower than the fleet finds out that it has become faster |
+//! | `hold` | how long a request is held, and why it is then rejected |
 
 pub mod age;
 pub(crate) mod hold;

@@ -1,4 +1,4 @@
-//! What a server with one place decides by the age of the request that runs.
+//! Decisions of a server with one place by the age of the running request.
 
 use super::*;
 use crate::config::{RoutingKind, ServiceSpec};
@@ -17,7 +17,7 @@ fn spec(hold: bool) -> ServiceSpec {
     ServiceSpec { concurrency: Some(1), hold: Some(hold), routing: Some(RoutingKind::Bid), ..ServiceSpec::default() }
 }
 
-/// After requests, one at a time, that took 100 ms; with `vary`, one of 20 of them took 2 s.
+/// A server after sequential requests of 100 ms. With `vary`, one of 20 took 2 s.
 fn served(spec: ServiceSpec, vary: bool) -> Server {
     let mut server = Server::new(&spec.validate().unwrap());
     let mut now = 0;
@@ -37,8 +37,8 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// The least bid in microseconds of a request that meets `others`, the first of which has been
-/// running for `age` milliseconds, and is let in.
+/// The smallest bid in microseconds that lets in a request that meets `others`, the first of which
+/// has been running for `age` milliseconds.
 fn least_exact(server: &mut Server, others: u32, age: u64) -> u64 {
     let (mut rejected, mut admitted) = (0, 1 << 40);
     while admitted - rejected > 1 {
@@ -125,8 +125,8 @@ fn what_the_server_reports_makes_every_bid_that_it_rejects_a_bounce() {
     }
 }
 
-/// The fleet takes ten times as long. A minute after its last answer, the server is not sure that
-/// it does not.
+/// The fleet takes ten times as long. A minute after its last answer, the server is no longer sure
+/// to be faster.
 #[test]
 fn a_bid_that_a_fast_server_rejects_while_it_is_not_sure_is_a_bounce() {
     let mut server = served(spec(true), true);
@@ -168,7 +168,7 @@ fn starts_matter_with_one_place_where_callers_bid() {
 
 #[test]
 fn the_variation_is_that_of_requests_which_ran_from_the_hand_over_on() {
-    // By `hold` and how many a request met: whether it counts.
+    // For each `hold` and number of requests met: whether the request counts.
     for (hold, met, counts) in [(true, 0, true), (true, 2, true), (false, 0, true), (false, 2, false)] {
         let mut server = served(spec(hold), false);
         let before = server.measured.borrow().rest;

@@ -1,17 +1,15 @@
-//! How a server that is surely slower than the fleet finds out that it is not slow any more.
+//! How a server that is surely slower than the fleet finds out that it has become faster.
 //!
-//! It bounces bids although it has a free place, and is less sure with each second in which it
-//! answers nothing that counts. Then it takes one request, a *trial*, and no other on a free place
-//! until one has been answered, or the trial has left unanswered: many at once would be many slow
-//! answers. A trial that has not ended after [`LONGEST`] is given up.
-//!
-//! While it bounces, only requests that made a bid count for the execution time: where the others
-//! are heavier, such as uploads, the server would measure them alone, and stay slow for good.
+//! It bounces bids even from a free place, but becomes less sure with each second without a counted
+//! answer. Then it takes one bid, a *trial*, and bounces others until an answer counts, or until
+//! the trial leaves or lasts [`LONGEST`]. Meanwhile only requests with bids count for the execution
+//! time: others, such as uploads, may be heavier. Results:
+//! `filters/adr/0019-the-fleets-execution-time.md`.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// After so long a trial is given up, and a server that bounced nobody is not avoided any more.
+/// A trial ends after this time. A server counts as bouncing for this time after a bounce.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The trials of one thread.
@@ -21,13 +19,12 @@ pub struct Trials {
     bounced: Option<Timestamp>,
 }
 
-/// Whether this was less than [`LONGEST`] ago.
 fn is_recent(then: Option<Timestamp>, now: Timestamp) -> bool {
     then.is_some_and(|then| now.since(then) < LONGEST)
 }
 
 impl Trials {
-    /// A request could begin a trial. Returns whether it does.
+    /// Begins a trial unless one is under way. Returns whether it did.
     pub fn begin(&mut self, now: Timestamp) -> bool {
         let begins = !is_recent(self.began, now);
         if begins {
@@ -36,12 +33,12 @@ impl Trials {
         begins
     }
 
-    /// A request has been answered.
+    /// A request that counts was answered.
     pub fn end(&mut self) {
         self.began = None;
     }
 
-    /// The request that came at `arrived` has left without an answer. Others say nothing.
+    /// The request that arrived at `arrived` left unanswered. This ends its own trial only.
     pub fn leave(&mut self, arrived: Timestamp) {
         self.began = self.began.filter(|began| *began != arrived);
     }
@@ -51,7 +48,7 @@ impl Trials {
         self.bounced = Some(now);
     }
 
-    /// Whether the server bounces requests from free places now.
+    /// Whether the server currently bounces requests from free places.
     pub fn bounces(&self, now: Timestamp) -> bool {
         is_recent(self.bounced, now)
     }

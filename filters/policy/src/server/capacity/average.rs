@@ -1,14 +1,10 @@
 //! The mean number of active requests as the next capacity (paper, section 5.4.4).
 //!
-//! `C' = max(1, round(mean of active))` over an interval (default 30 s), then the mean starts
-//! again. Cold start: no limit during the first interval. Cost: an addition a request.
+//! `C' = max(1, round(mean of active))` over an interval (default 30 s). For comparisons only: **it
+//! can only fall**, since it caps the active requests itself. Any idle phase lowers it for good.
 //!
-//! It exists because the paper has it. **It can only fall**: the capacity itself caps the active
-//! requests, so their mean never exceeds it, and any idle phase lowers it for good. Use it for
-//! comparisons only.
-//!
-//! Deviations: 1. the mean is taken at the moments of arrivals (with Poisson arrivals that is the
-//! mean over time); 2. an interval without any arrival keeps the capacity.
+//! Deviations: 1. the mean is taken at arrivals (with Poisson arrivals, that is the mean over
+//! time); 2. an interval without arrivals keeps the capacity.
 
 use crate::units::{Concurrency, Timestamp};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Capacity estimators: how many requests a server may hold at once.
 //!
-//! | estimator | capacity | when |
+//! | estimator | capacity | use |
 //! |---|---|---|
 //! | `static` | a number | it is known, and the servers are alike |
-//! | `static` with `perCore` | a number for each core that the application has | a node agent moves CPU ([`PerCore`]) |
-//! | `slo` | what the measured service rate finishes within the SLO | whenever it is not known, or the servers differ, or change |
-//! | `average` | the mean of the requests in flight over the last interval | for comparisons only; it is the paper's, see [`Average`] |
+//! | `static` with `perCore` | a number for each core of the application | a node agent moves CPU ([`PerCore`]) |
+//! | `slo` | what the measured service rate finishes within the SLO | it is unknown, or servers differ or change |
+//! | `average` | the mean of the requests in flight over the last interval | comparisons with the paper ([`Average`]) |
 
 mod average;
 mod per_core;
@@ -21,9 +21,9 @@ use crate::units::{Concurrency, Timestamp};
 /// The capacity of one server, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
-    /// A fixed limit; none: everything is admitted.
+    /// A fixed limit in requests; none: no limit.
     Static(Option<Concurrency>),
-    /// So many for each core.
+    /// In proportion to the cores.
     PerCore(PerCore),
     /// The paper's estimator.
     Average(Average),
@@ -32,7 +32,7 @@ pub enum Capacity {
 }
 
 impl Capacity {
-    /// The estimator that the parameters ask for, without any observation.
+    /// The configured estimator, without any observation.
     pub fn new(parameters: CapacityParameters) -> Self {
         match parameters {
             CapacityParameters::Unlimited => Self::Static(None),
@@ -43,8 +43,7 @@ impl Capacity {
         }
     }
 
-    /// Records that `active` requests were in the server at `now`, including the arriving one if it
-    /// was admitted.
+    /// Records that `active` requests were in the server at `now`, including an admitted new one.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
             Self::Static(_) | Self::PerCore(_) | Self::Slo(_) => {}
@@ -52,22 +51,21 @@ impl Capacity {
         }
     }
 
-    /// Updates the capacity from the service rate (requests/s) of a server that works on
-    /// `concurrency` requests at once.
+    /// Updates the capacity from the service rate (requests/s) and the `concurrency` of a server.
     pub fn serve(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         if let Self::Slo(slo) = self {
             slo.update(rate, concurrency);
         }
     }
 
-    /// The application has so many cores; none: that is not known.
+    /// Sets the number of cores; none: unknown.
     pub fn provide(&mut self, cores: Option<f64>) {
         if let Self::PerCore(per_core) = self {
             per_core.provide(cores);
         }
     }
 
-    /// The capacity in force; none: no limit (yet).
+    /// The capacity in force, in requests; none: no limit (yet).
     pub fn get(&self) -> Option<Concurrency> {
         match self {
             Self::Static(limit) => *limit,

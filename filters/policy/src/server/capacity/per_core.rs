@@ -1,19 +1,14 @@
-//! A capacity in proportion to the CPU that the application has.
+//! A capacity by CPU: `C = max(1, floor(per core * cores + 1e-9))`, at most the limit, if any.
 //!
-//! `C = max(1, floor(per core * cores + 1e-9))`, at most the limit if there is one. A node agent
-//! moves the cores, and the control plane tells the sidecar: see [`cpu`](crate::proxy::cpu). The
-//! cores are a sum of quotas: ten for each of 0.1 + 0.7 cores are eight, not the seven of the
-//! floating-point product.
-//!
-//! Cold start, and whenever the cores are not known: the limit, or no limit. Cost: a multiplication
-//! when the cores change, nothing a request. Not in the papers.
+//! A node agent moves cores, and the control plane reports them ([`cpu`](crate::proxy::cpu)). While
+//! they are unknown, the limit is the capacity. Not in the papers.
 
 use crate::units::Concurrency;
 
-/// So much below a whole number counts as that number: the error of sums and products.
+/// Error of sums and products of quotas: ten for each of 0.1 + 0.7 cores are eight, not seven.
 const ROUNDING: f64 = 1e-9;
 
-/// The capacity for the cores that are there.
+/// The capacity for the known cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerCore {
     per_core: f64,
@@ -22,19 +17,19 @@ pub struct PerCore {
 }
 
 impl PerCore {
-    /// So many requests for each core, and at most `limit`. The cores are not known yet.
+    /// `per_core` requests for each core, at most `limit`. The cores are unknown at first.
     pub const fn new(per_core: f64, limit: Option<Concurrency>) -> Self {
         Self { per_core, limit, capacity: limit }
     }
 
-    /// There are so many cores; none: that is not known.
+    /// Sets the number of cores; none: unknown.
     pub fn provide(&mut self, cores: Option<f64>) {
-        // `as` cuts off the fraction, and saturates, which is what a huge number should do.
+        // `as` truncates, and saturates.
         let requests = cores.map(|cores| Concurrency::new(((self.per_core * cores + ROUNDING) as u32).max(1)));
         self.capacity = requests.into_iter().chain(self.limit).min();
     }
 
-    /// The capacity in force.
+    /// The capacity in force, in requests; none: no limit.
     pub const fn get(&self) -> Option<Concurrency> {
         self.capacity
     }

@@ -1,13 +1,10 @@
-//! The capacity that still meets an SLO: how many requests the measured service rate finishes
-//! within it.
+//! The capacity that meets an SLO: how many requests the measured service rate finishes within it.
 //!
 //! `C = max(concurrency, 1, floor(slo * mu))`, with the SLO in seconds and the service rate `mu` in
-//! requests/s. A request that finds `C - 1` others before it is answered after `C / mu <= slo`.
-//! `mu` is the server's own estimate, see `server.rs`.
+//! requests/s. A request that meets `C - 1` others is answered after `C / mu <= slo`.
 //!
-//! Unlike `average` it has no feedback on itself: as long as the server is busy, `mu` does not
-//! depend on how many requests were admitted, so the capacity neither ratchets down nor runs away.
-//! Cold start: no limit until a service rate is known. Cost: a multiplication.
+//! Unlike `average`, it has no feedback: while the server is busy, `mu` does not depend on how many
+//! requests were admitted. Cold start: no limit until a service rate is known.
 
 use crate::units::Concurrency;
 use std::time::Duration;
@@ -25,12 +22,10 @@ impl Slo {
         Self { slo, capacity: None }
     }
 
-    /// Updates the capacity from a service rate, in requests per second; at least `concurrency`
-    /// requests are admitted.
+    /// Updates the capacity from a service rate in requests per second, to at least `concurrency`.
     pub fn update(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         let Some(rate) = rate.filter(|rate| rate.is_finite() && *rate > 0.0) else { return };
         let least = concurrency.map_or(1, Concurrency::get).max(1);
-        // `as` saturates, which is what a huge rate should do.
         let finished = (self.slo.as_secs_f64() * rate).floor() as u32;
         self.capacity = Some(Concurrency::new(finished.max(least)));
     }

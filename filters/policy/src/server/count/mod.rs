@@ -1,27 +1,9 @@
-//! The count of requests in flight, over all threads of one proxy, and how it is corrected.
+//! The count of requests in flight over all threads of one proxy, and its correction.
 //!
-//! The threads count in a gauge of the host, which is atomic and outlives a thread's VM. When a VM
-//! traps, nobody knows how much of what it added is still in the gauge. So the living VMs recount,
-//! while traffic goes on:
-//!
-//! | stage | adds to | reads | when all have reached it |
-//! |---|---|---|---|
-//! | settled | first gauge | first gauge | |
-//! | both | first gauge | both gauges | the second one is cleared |
-//! | moved | second gauge, to which it moves its own requests | both | the first one is cleared: only dead VMs' requests are left there |
-//! | back | first gauge, to which it moves them back | both | the second one is cleared |
-//!
-//! At each moment the sum of what is read holds every request of every living VM, and those of a
-//! dead one until the first gauge is cleared at most. The shared data holds the stage and the list
-//! of members. The first member of the list clears a gauge, and goes on to the next stage, once all
-//! have reached the present one. During a recount a member that does not look within
-//! [`WORKER_TIMEOUT`] is dropped. If it was only stopped, it joins again, which starts another
-//! recount.
-//!
-//! A recount starts when a VM joins while requests are in flight (it may replace one that has
-//! trapped), when one does not look within [`LOOK_DEADLINE`], when the gauge shows less than a
-//! thread's own requests, and every [`PERIOD`]: this corrects any wrong count, whatever its cause.
-//! Cost: a read and a write of 13 bytes plus 20 per thread, at each look. Not in the paper.
+//! The threads count in a gauge of the host, which outlives a thread's VM. When a VM traps, nobody
+//! knows how much of the gauge it added. So the living VMs recount while traffic goes on. This also
+//! corrects any other error within [`PERIOD`]. Not in the paper. Reasons and costs:
+//! `filters/adr/0008-the-count-is-made-anew.md`.
 
 use crate::proxy::awake::Awake;
 use crate::proxy::shared::Shared;
@@ -31,20 +13,18 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Each thread looks again within this time.
+/// A thread that does not look again within this time causes a recount.
 pub const LOOK_DEADLINE: Duration = Duration::from_secs(7);
-/// How often the requests are recounted without another reason.
+/// Time between recounts without another reason.
 pub const PERIOD: Duration = Duration::from_secs(60);
-/// How often a thread looks while the count is settled.
+/// Time between a thread's looks while the count is settled.
 const LOOK: Duration = Duration::from_secs(3);
-/// How often a thread looks at most during a recount, apart from when it is told to.
+/// Shortest time between a thread's own looks during a recount. It also looks when it is told to.
 const LOOK_WHILE_COUNTING: Duration = Duration::from_millis(50);
-/// The least time between a recount and the next one for a wrong count.
+/// Shortest time between a recount and one for a gauge below a thread's own count.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often a step is tried when other threads write in between; each failure means that another
-/// thread has made progress.
+/// Attempts at a step. Each failure means that another thread has made progress.
 const TRIES: usize = 1000;
-/// Threads beyond this number do not take part.
 const MAX_MEMBERS: usize = 1000;
 const HEAD_BYTES: usize = 13;
 const MEMBER_BYTES: usize = 20;
@@ -52,10 +32,10 @@ const MEMBER_BYTES: usize = 20;
 /// One of the two gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The one that all use while the count is settled.
+    /// In use while the count is settled.
     #[default]
     First,
-    /// The one to which all move during a recount.
+    /// In use by those who have moved during a recount.
     Second,
 }
 
@@ -68,9 +48,9 @@ impl Side {
     }
 }
 
-/// Two gauges that all threads share; each call is atomic.
+/// Two gauges that all threads share. Each call is atomic.
 pub trait Gauges {
-    /// Adds `offset`.
+    /// Adds a number of requests.
     fn add(&self, side: Side, offset: i64);
     /// The value.
     fn get(&self, side: Side) -> i64;
@@ -78,13 +58,12 @@ pub trait Gauges {
     fn clear(&self, side: Side);
 }
 
-/// What this thread has added to the gauges, for crash recovery: how many requests, and in which
-/// gauge.
+/// What this thread has added to one of the gauges, for crash recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Own(Rc<Cell<(i64, Side)>>);
 
 impl Own {
-    /// Subtracts it from the gauge.
+    /// Subtracts it from that gauge.
     pub fn take_back(&self, gauges: &impl Gauges) {
         let (own, side) = self.0.get();
         gauges.add(side, -own);
@@ -92,6 +71,14 @@ impl Own {
     }
 }
 
+/// The stage of a recount, modulo 4. The first member goes on once all have reached a stage.
+///
+/// | stage | adds to | reads | once all have reached it |
+/// |---|---|---|---|
+/// | settled | first gauge | first gauge | |
+/// | both | first gauge | both gauges | clears the second one |
+/// | moved | second gauge, with its own requests | both | clears the first one: only dead VMs' requests are left |
+/// | back | first gauge, with its own requests | both | clears the second one |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stage(u32);
 
@@ -113,16 +100,14 @@ impl Stage {
 struct Member {
     id: u64,
     stage: Stage,
-    /// When it looked last.
     seen: Timestamp,
 }
 
-/// What the threads share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
     stage: Stage,
     since: Timestamp,
-    /// Whether to recount once more.
+    /// Whether another recount must follow.
     again: bool,
     members: Vec<Member>,
 }
@@ -169,15 +154,15 @@ impl Table {
         (self.stage, self.since) = (stage, now);
     }
 
-    /// Drops the members that do not look during a recount. Before `awake` this thread could hear
-    /// nobody.
+    /// During a recount, drops members that have not looked for [`WORKER_TIMEOUT`], from `awake`
+    /// on.
     fn drop_the_dead(&mut self, vm: u64, awake: Timestamp, now: Timestamp) {
         if self.stage.is_settled() {
             return;
         }
         let (before, from) = (self.members.len(), self.since.max(awake));
         self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= WORKER_TIMEOUT);
-        // In stage "both" nobody has moved yet, so this recount clears a dead one's requests.
+        // In stage "both" no requests have moved, so this recount already clears those of the dead.
         self.again |= self.members.len() != before && self.stage.0 % 4 != 1;
     }
 }
@@ -186,7 +171,7 @@ fn key(service: &str) -> String {
     format!("bloc/count/{service}")
 }
 
-/// Removes the VM with this number, which has [taken back](Own::take_back) its own requests.
+/// Removes a VM that has [taken back](Own::take_back) its requests.
 pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     let (key, mut new) = (key(service), Vec::new());
     for _ in 0..TRIES {
@@ -200,7 +185,7 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     }
 }
 
-/// Requests of a service in flight over all threads, for a thread that takes no part in the count.
+/// Requests of a service in flight over all threads, for a thread outside the count.
 pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> Concurrency {
     let table = shared.get(&key(service)).0.map_or_else(Table::default, |bytes| Table::decode(&bytes));
     read(gauges, table.stage)
@@ -209,12 +194,11 @@ pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> C
 fn read(gauges: &impl Gauges, stage: Stage) -> Concurrency {
     let mut sum = gauges.get(Side::First);
     if !stage.is_settled() {
-        // The first gauge is read twice, in case another thread moves its requests from the second
-        // one to it in between. Requests that come and go between the calls may be missed.
+        // The first gauge is read again, because another thread may move requests back to it in
+        // between. Requests that come and go between the calls may be missed.
         let second = gauges.get(Side::Second);
         sum = sum.max(gauges.get(Side::First)).saturating_add(second);
     }
-    // A wrong count may be below zero until the next recount.
     Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
 }
 
@@ -225,18 +209,16 @@ pub struct Count {
     own: Own,
     stage: Stage,
     awake: Awake,
-    /// When to look again.
     next: Timestamp,
-    /// Whether it has taken part already.
     joined: bool,
-    /// Until when to look a few times a second, because a member was dropped and may come back.
-    /// Otherwise threads that no message reaches would drop each other in turn.
+    /// Until then it looks often, because a dropped member may come back. Otherwise, threads that
+    /// no message reaches would drop each other in turn.
     attentive: Timestamp,
     bytes: Vec<u8>,
 }
 
 impl Count {
-    /// The count of a service, as the VM with this number sees it.
+    /// The count of a service, as seen by the VM with this number.
     pub fn new(service: &str, vm: u64) -> Self {
         Self {
             key: key(service),
@@ -268,18 +250,17 @@ impl Count {
         read(gauges, self.stage)
     }
 
-    /// Whether this thread must look a few times a second, because of a recount.
+    /// Whether a recount requires this thread to look a few times a second.
     pub fn needs_looks(&self, now: Timestamp) -> bool {
         !self.stage.is_settled() || now < self.attentive
     }
 
-    /// Does what [`Self::look`] does, if it is time.
+    /// [Looks](Self::look) if it is time.
     pub fn tick(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         if now < self.next { Vec::new() } else { self.look(shared, gauges, now) }
     }
 
-    /// Gives a sign of life and does what the present stage requires. Returns the VMs that must
-    /// look.
+    /// Gives a sign of life and takes the steps of the stage. Returns the VMs that must look.
     pub fn look(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         let mut others = self.steps(shared, gauges, now);
         self.next = now.after(if self.needs_looks(now) { LOOK_WHILE_COUNTING } else { LOOK });
@@ -295,7 +276,7 @@ impl Count {
             let (bytes, cas) = shared.get(&self.key);
             let before = bytes.map_or_else(Table::default, |bytes| Table::decode(&bytes));
             let mut table = before.clone();
-            // The shared bytes may be anything: nothing may wait for a time far in the future.
+            // The shared bytes may be corrupt: nothing may wait for a time far in the future.
             table.since = table.since.min(now);
             table.members.iter_mut().for_each(|member| member.seen = member.seen.min(now));
             if !self.take_part(&mut table, gauges, now) {
@@ -305,7 +286,7 @@ impl Count {
             table.drop_the_dead(self.vm, awake, now);
             let first = table.members.first().is_some_and(|first| first.id == self.vm);
             if !table.stage.is_settled() && first && table.all_are_here() {
-                // Nobody goes on before this one does, so it does no harm to repeat this.
+                // Harmless to repeat: the others wait for this thread.
                 gauges.clear(table.stage.side().other());
                 table.go_to(table.stage.next(), now);
             }
@@ -321,12 +302,12 @@ impl Count {
             }
             self.joined = true;
             if table.stage != before.stage || dropped {
-                // Dropped members, too: one that was only stopped must join again.
+                // Dropped members too: one that was only stopped must join again.
                 others.extend(before.members.iter().map(|member| member.id).filter(|id| *id != self.vm));
             }
             if table.stage == self.stage {
                 if !table.stage.is_settled() && table.all_are_here() {
-                    // This was the last one to reach the stage: now the first one can go on.
+                    // This thread was the last to reach the stage, so the first member can go on.
                     others.extend(table.members.first().map(|first| first.id).filter(|id| *id != self.vm));
                 }
                 return others;
@@ -335,17 +316,17 @@ impl Count {
         others
     }
 
-    /// Joins if necessary, and goes to the stage of the table; false if there is no room.
+    /// Joins if necessary, and goes to the table's stage; false if the table is full.
     fn take_part(&mut self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) -> bool {
         if !table.members.iter().any(|member| member.id == self.vm) {
             if table.members.len() >= MAX_MEMBERS {
                 return false;
             }
             table.members.push(Member { id: self.vm, stage: table.stage, seen: now });
-            // It may replace a dead one, or have been taken for dead.
+            // It may replace a dead VM, or have been dropped itself.
             table.again = true;
         }
-        // Before the others hear of it: after that they may clear the gauge that held its requests.
+        // Before the others see it: then they may clear the gauge that held its requests.
         self.move_to(table.stage, gauges);
         if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
             (own.stage, own.seen) = (table.stage, now);
@@ -357,7 +338,7 @@ impl Count {
         let (own, from) = self.own.0.get();
         let to = stage.side();
         if from != to {
-            // For a moment the requests count twice, rather than not at all.
+            // For a moment the requests count twice rather than not at all.
             gauges.add(to, own);
             gauges.add(from, -own);
             self.own.0.set((own, to));
@@ -365,7 +346,6 @@ impl Count {
         self.stage = stage;
     }
 
-    /// Starts a recount if there is a reason.
     fn begin(&self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) {
         if !table.stage.is_settled() {
             return;
@@ -378,7 +358,7 @@ impl Count {
             let nothing = own == 0 && all == 0 && !overdue;
             let stage = if nothing { table.stage } else { table.stage.next() };
             table.go_to(stage, now);
-            // Nothing moves on entering this stage, so this thread has reached it.
+            // No requests move on entering this stage, so this thread has already reached it.
             if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
                 own.stage = stage;
             }

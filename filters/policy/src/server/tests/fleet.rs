@@ -25,7 +25,8 @@ fn bid_among(most: u64, fleet: u64) -> Option<Bid> {
 #[test]
 fn compares_the_wait_and_half_of_the_execution_times_with_a_bid_that_says_the_fleets() {
     let (mut server, now) = that_takes(100, two_places());
-    // 96.6 ms are sure: half of it for each request beyond the second, and half of it and of 50 ms.
+    // 96.6 ms are sure. The offer is half of that for each request beyond the second, plus the mean
+    // of that and 50 ms.
     for (others, offer) in [(2, 121), (3, 169), (5, 266)] {
         let mut arrive = |most| server.judge_arrival(requests(others), bid_among(most, 50), None, now);
         assert_eq!((arrive(offer), arrive(offer + 1)), (Err(Reason::Bid), Ok(())), "{others}");
@@ -50,7 +51,7 @@ fn a_surely_slow_server_bounces_from_a_free_place_until_it_is_not_sure_any_more(
             now.after(Duration::from_secs(seconds)),
         )
     };
-    // Half of 100 and of 50 ms.
+    // The mean of 100 and 50 ms.
     assert_eq!((arrive(74, 50, 0), arrive(76, 50, 0)), (Err(Reason::Bid), Ok(())));
     assert_eq!(arrive(1, 100, 0), Ok(()), "it is like the fleet");
     assert_eq!(arrive(1, 300, 0), Ok(()), "it is faster");
@@ -67,7 +68,7 @@ fn announces_that_it_reads_the_fleet_if_it_knows_its_places_and_callers_bid() {
     assert!(!announces(ServiceSpec { routing: Some(RoutingKind::Bloc), ..two_places() }));
 }
 
-/// One that is not sure any more, 30 s after its last answer.
+/// A server that is no longer sure, 30 s after its last answer.
 fn unsure() -> (Server, Timestamp) {
     let (mut slow, now) = that_takes(100, two_places());
     assert_eq!(slow.judge_arrival(requests(0), bid_among(60, 50), None, now), Err(Reason::Bid));

@@ -76,7 +76,7 @@ fn an_execution_time_of_zero_makes_no_service_rate() {
     }
 }
 
-/// After `others`, and those behind them, have arrived at once at a server with two places.
+/// A server with two places at which `others` requests have arrived at once.
 fn crowded(others: u32, hold: bool) -> Server {
     let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(hold), ..ServiceSpec::default() });
     for others in 0..others {
@@ -150,7 +150,7 @@ fn a_request_that_came_under_another_configuration_is_not_measured() {
     assert_eq!(server.bare_report(requests(0)).execution, None);
     let flag = server.flag(requests(1), false);
     answer(&mut server, flag, 100, 1, 9_100);
-    // Of 2 places between 3 requests, then 2.
+    // Two places are shared by 3 requests at first, then by 2.
     let execution = server.bare_report(requests(0)).execution.unwrap().as_secs_f64();
     assert!((execution - 0.1 * f64::midpoint(2.0 / 3.0, 1.0)).abs() < 1e-6, "{execution}");
 }
@@ -168,7 +168,7 @@ fn a_request_that_waited_in_the_application_is_not_measured_once_the_sidecar_hol
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
 }
 
-/// The control plane takes the parameters of a service away, and gives them back.
+/// The control plane removes the parameters of a service and restores them.
 #[test]
 fn a_request_from_before_the_measurements_began_anew_is_not_measured() {
     let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
@@ -209,7 +209,7 @@ fn a_server_whose_queue_moves_into_the_application_and_back_never_looks_slower()
                 .collect();
             for (left, flag) in (0..40).rev().zip(flags) {
                 if left == 19 {
-                    // Those that were held enter.
+                    // Held requests enter.
                     servers[place].configure(&spec(!hold).validate().unwrap());
                 }
                 let took = 50 * (20 - u64::from(left) / 2);
@@ -233,7 +233,7 @@ fn a_server_whose_queue_moves_into_the_application_and_back_never_looks_slower()
 #[test]
 fn a_request_is_confident_if_others_waited_until_it_was_answered() {
     let mut server = crowded(0, false);
-    // Two places: of two others, none waits.
+    // There are two places, so of two others none waits.
     for (met, left, confident) in [(2, 3, false), (3, 3, true), (3, 2, true), (3, 3, true)] {
         let flag = server.flag(requests(met), false);
         assert_eq!(server.depart(flag, Duration::ZERO, requests(left), Timestamp::ZERO), confident, "{met}, {left}");
@@ -258,7 +258,7 @@ fn a_worker_that_serves_nothing_reports_no_rate_and_no_capacity() {
 fn an_idle_server_does_not_lower_its_service_rate() {
     let mut server = with_execution(server(ServiceSpec::default()), 50);
     let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
-    // One departure in ten seconds, and a confident one.
+    // One confident departure in ten seconds.
     server.measure(Totals { departed: 1, confident: 1 }, true, at(10));
     assert_eq!(server.service_rate(), Some(20.0));
 }
@@ -353,7 +353,7 @@ fn two_configurations_of_a_service_share_its_measurements() {
     assert_eq!(other.expected(requests(1)), one.expected(requests(1)));
 }
 
-/// A server that nobody has told its two places, after 60 requests each that met none to three
+/// A server whose two places are not configured, after 60 requests each that met none to three
 /// others.
 fn with_two_places(capacity: Option<CapacitySpec>) -> Server {
     let mut server = server(ServiceSpec { capacity, ..ServiceSpec::default() });

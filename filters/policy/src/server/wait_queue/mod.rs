@@ -1,14 +1,11 @@
-//! The queue in front of an application, as one thread sees it: the requests that it holds, and how
-//! many it has let in. The [`Limiter`], whose bytes all threads share, says which one enters next.
+//! One thread's view of the queue in front of an application: the requests it holds and lets in.
+//! The [`Limiter`], shared by all threads, decides who enters next.
 //!
-//! Every step is a read, a decision and a compare-and-swap. A thread that is granted a place is
-//! told by a message. The message is only a hint: a thread reads from the limiter what it may let
-//! in, so a message that is late, doubled or lost does no harm, and each tick
-//! [looks](WaitQueue::look) again.
+//! Each step is a read, a decision and a compare-and-swap. The message that wakes a thread with a
+//! grant is only a hint: every [look](WaitQueue::look) reads the grants from the limiter.
 //!
-//! Each request is held until a time that is fixed when it comes. Then the next look lets it in if
-//! it has a place by then, and else gives it up, whatever the shared data says. So it waits no
-//! longer than that, one tick, and as long as its own thread stands still.
+//! Each request is held until a time that is fixed on arrival. The next look then lets it in if it
+//! has a grant, or rejects it. Reasons: `filters/adr/0004-the-queue-in-shared-data.md`.
 
 use crate::proxy::awake::Awake;
 use crate::proxy::shared::Shared;
@@ -16,18 +13,15 @@ use crate::server::limiter::{Entrance, Limiter, Worker};
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 
-/// How often a step is tried when other threads write in between. Each failure means that another
-/// thread has made progress.
+/// Attempts at a step. Each failure means that another thread has made progress.
 const TRIES: usize = 1000;
 
 fn key(service: &str) -> String {
-    // Bytes of another layout need another key: two versions of the module may be loaded. The name
-    // is that of the first version.
+    // Two versions of the module may be loaded, so each layout of the bytes has its own key.
     format!("bloc/hall3/{service}")
 }
 
-/// Removes the VM with this number from the limiter of a service. Returns the other VMs, which must
-/// be woken: they may have free places now.
+/// Removes a VM from a service's limiter. Returns the VMs to wake: they may have grants now.
 pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
     let (key, mut new) = (key(service), Vec::new());
     for _ in 0..TRIES {
@@ -44,13 +38,12 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
 
 struct Held<T> {
     until: Timestamp,
-    /// The concurrency of its configuration; none: it need not be held any more.
+    /// The concurrency of its configuration; none: the next look lets it in.
     concurrency: Option<Concurrency>,
     request: T,
 }
 
 impl<T> Held<T> {
-    /// Whether it leaves with the next look, wherever it is in the queue.
     fn leaves(&self, now: Timestamp) -> bool {
         self.until <= now || self.concurrency.is_none()
     }
@@ -60,14 +53,14 @@ impl<T> Held<T> {
     }
 }
 
-/// The queue of one service, as one thread sees it.
+/// One thread's view of the queue of one service.
 pub struct WaitQueue<T> {
     key: String,
     vm: u64,
     held: VecDeque<Held<T>>,
     inside: u32,
     awake: Awake,
-    /// Whether another thread has a place or a waiting request, and is silent.
+    /// Whether another thread with places or waiting requests is silent.
     doubts: bool,
     bytes: Vec<u8>,
 }
@@ -77,9 +70,9 @@ pub struct WaitQueue<T> {
 pub struct Turns<T> {
     /// Requests to let in.
     pub in_turn: Vec<T>,
-    /// Requests that have waited too long.
+    /// Requests to reject, because they have waited too long.
     pub late: Vec<T>,
-    /// VMs to wake, so that they look.
+    /// VMs to wake; they must look.
     pub wake: Vec<u64>,
 }
 
@@ -90,7 +83,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> WaitQueue<T> {
-    /// The queue of a service, as the VM with this number (not 0) sees it.
+    /// The queue of a service, as seen by the VM with this number (not 0).
     pub fn new(service: &str, vm: u64) -> Self {
         Self {
             key: key(service),
@@ -103,8 +96,8 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Takes a step in the limiter, after a report of what this thread has; none if that fails (the
-    /// host has no shared data, or too many threads take part or write in between).
+    /// Takes a step in the limiter after reporting this thread's requests. None on failure: no
+    /// shared data, too many threads, or too many concurrent writes.
     fn step<R>(&mut self, shared: &impl Shared, now: Timestamp, step: impl Fn(&mut Limiter, Worker) -> R) -> Option<R> {
         for _ in 0..TRIES {
             let (bytes, cas) = shared.get(&self.key);
@@ -120,9 +113,8 @@ impl<T> WaitQueue<T> {
         None
     }
 
-    /// A request arrives. Returns whether there is a place for it at once. If not, it must be
-    /// [held](Self::hold) next. If the limiter cannot be reached, the request is let in
-    /// (fail-open).
+    /// A request arrives. Returns whether it has a place at once; if not, [hold](Self::hold) it
+    /// next. If the limiter cannot be reached, the request enters (fail-open).
     pub fn arrive(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
         self.awake.look(now);
         let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));
@@ -131,28 +123,26 @@ impl<T> WaitQueue<T> {
         inside
     }
 
-    /// Lets in a request for which there may be no place. No other request enters until fewer are
-    /// inside than there are places.
+    /// Lets in a request even without a free place. Nobody else enters until a place is free again.
     pub fn enter_over_limit(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside += 1;
         self.pass_on(shared, &[], now)
     }
 
-    /// Holds a request for which there was no place, until `until` at the latest.
+    /// Holds a request without a place, until `until` at the latest.
     pub fn hold(&mut self, request: T, concurrency: Concurrency, until: Timestamp) {
         self.held.push_back(Held { until, concurrency: Some(concurrency), request });
     }
 
-    /// The configurations have changed: `concurrency` is what each held request has now. None: it
-    /// is held no longer, and the next look lets it in.
+    /// Updates the `concurrency` of each held request. None: the next look lets it in.
     pub fn configure(&mut self, concurrency: impl Fn(&T) -> Option<Concurrency>) {
         for held in &mut self.held {
             held.concurrency = concurrency(&held.request);
         }
     }
 
-    /// These of the requests that are held until `until` at the latest are held no longer, and the
-    /// next look lets them in. Returns whether there are any.
+    /// Marks requests to be let in at the next look, among those held until `until` at the latest.
+    /// Returns whether there were any.
     pub fn release(&mut self, until: Timestamp, which: impl Fn(&T) -> bool) -> bool {
         let mut any = false;
         for held in self.held.iter_mut().filter(|held| held.until <= until && which(&held.request)) {
@@ -162,17 +152,17 @@ impl<T> WaitQueue<T> {
         any
     }
 
-    /// A request that was inside is over. Its place is passed on.
+    /// A request inside has ended and passes its place on.
     pub fn leave(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside = self.inside.saturating_sub(1);
         self.pass_on(shared, &[], now)
     }
 
-    /// A held request is gone.
+    /// A held request has gone away.
     pub fn cancel(&mut self, shared: &impl Shared, now: Timestamp, is: impl Fn(&T) -> bool) -> Turns<T> {
         let Some(gone) = self.held.iter().position(|held| is(&held.request)) else { return Turns::default() };
         if let Some(held) = self.held.get_mut(gone) {
-            // It must not be let in any more.
+            // A request that is gone must not be let in.
             held.concurrency.get_or_insert_default();
         }
         let mut turns = self.pass_on(shared, &[gone], now);
@@ -180,9 +170,8 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Takes what has been granted to this thread, gives a sign of life, and finds the requests
-    /// that have waited too long. One of these that has a place by now enters: without the message,
-    /// the thread would not know of it, and the place would go to one that came later.
+    /// Gives a sign of life, lets in what has a grant, and finds the requests that have waited too
+    /// long. Such a request enters if it has a place by now, even if the message was lost.
     pub fn look(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         let mut turns = self.pass_on(shared, &[], now);
         let leaves = |(place, held): (usize, &Held<T>)| held.leaves(now).then_some(place);
@@ -196,8 +185,7 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Grants free places in the order of the queue, after the requests at these places in `held`
-    /// have left.
+    /// Grants free places in queue order, after the requests at the indices `leaving` have left.
     fn pass_on(&mut self, shared: &impl Shared, leaving: &[usize], now: Timestamp) -> Turns<T> {
         let awake = self.awake.look(now);
         let passed = self.step(shared, now, |limiter, worker| {
@@ -218,7 +206,7 @@ impl<T> WaitQueue<T> {
             let Some(held) = self.held.remove(*place) else { continue };
             match held.concurrency {
                 Some(_) => turns.late.push(held.request),
-                // It enters even if no place is free: no places are kept any more.
+                // It enters even if no place is free: its configuration no longer limits places.
                 None => {
                     self.inside += 1;
                     turns.in_turn.push(held.request);
@@ -238,18 +226,18 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Whether this thread has no request waiting or inside.
+    /// Whether this thread has no request, waiting or inside.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.inside == 0
     }
 
-    /// Whether to look a few times a second: while a request of this thread waits or is inside, and
-    /// while another thread may be dead, which only a thread that looks that often can tell.
+    /// Whether to look a few times a second: while this thread has requests, and while another
+    /// thread may be dead, since only a thread that looks this often can tell.
     pub fn needs_looks(&self) -> bool {
         !self.is_idle() || self.doubts
     }
 
-    /// When the next held request will have waited too long, if there is one.
+    /// When the next held request has waited too long, if there is one.
     pub fn next_late(&self) -> Option<Timestamp> {
         self.held.iter().map(|held| held.until).min()
     }

@@ -1,16 +1,15 @@
-//! What a caller counts of its requests to a service, as their users see it.
+//! A caller's counts of its requests to a service, as users see them.
 
-/// Requests to one service that are over. One whose user left before it had an answer is not
-/// counted.
+/// Finished requests to one service, except those that their users canceled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// All of them.
     pub requests: u64,
     /// Those without a response, or with an error (5xx, UNAVAILABLE, INTERNAL), after all retries.
     pub failed: u64,
-    /// Those that were rejected in the end, retries included.
+    /// Those finally rejected, after all retries.
     pub exhausted: u64,
-    /// Of these, those that might have been retried once more; Envoy did not do it.
+    /// Of these, those that Envoy did not retry although one more retry was allowed.
     pub overflowed: u64,
     /// Those that were sent more than once.
     pub retried: u64,
@@ -38,7 +37,7 @@ impl Calls {
         }
     }
 
-    /// Adds others.
+    /// Adds other calls.
     pub fn add(&mut self, other: Self) {
         let mut numbers = self.numbers();
         numbers.iter_mut().zip(other.numbers()).for_each(|(own, other)| *own = own.saturating_add(other));

@@ -1,52 +1,45 @@
-//! How much arrivals vary over 100 ms, 1 s and 10 s: the index of dispersion, the variance of the
-//! count in a window by its mean. It is 1 for a Poisson process, less for a steady one and more for
-//! bursts.
+//! The index of dispersion of arrivals over 100 ms, 1 s and 10 s: the variance of the count in a
+//! window, divided by its mean. It is 1 for a Poisson process, more for bursts.
 //!
-//! The threads count arrivals by slots of 100 ms of their common clock. When a block of 100 slots
-//! is over, and every thread has had the time to hand its counts over, the block becomes five
-//! numbers that add up over blocks, proxies and replicas: blocks, arrivals, and the sums of the
-//! squares over 100 ms, 1 s and 10 s.
-//!
-//! The index of a service from those of its servers is the mean by arrivals. (A split of a
-//! service's arrivals at random over `n` equal servers leaves each `1 + (I - 1) / n` of its index
-//! `I`.)
+//! Threads count arrivals by slots of 100 ms. A block of 100 slots becomes numbers that add up over
+//! blocks, proxies and replicas. A service's index is the mean of its servers' indices, weighted by
+//! arrivals: a random split over `n` equal servers leaves each `1 + (I - 1) / n` of an index `I`.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// A slot, in milliseconds.
+/// The length of a slot, in milliseconds.
 const SLOT_MS: u64 = 100;
-/// Slots of a block, and of each window.
+/// Slots per block and per window.
 const BLOCK: u64 = 100;
 const WINDOWS: [u64; 3] = [1, 10, BLOCK];
-/// A thread hands its counts over within this time: a tick of an idle one is 5 s.
+/// A thread hands over its counts within this time: an idle one ticks every 5 s.
 const LATE: Duration = Duration::from_secs(7);
-/// Blocks before the present one that are kept; others were not asked for.
+/// How many past blocks to keep if nobody asks for them.
 const KEPT: u64 = 3;
 
 /// Blocks, arrivals, and the sums of the squares of the counts in 100 ms, 1 s and 10 s.
 pub const NUMBERS: usize = 5;
 
-/// The slot of a moment.
 fn slot(now: Timestamp) -> u64 {
     now.as_nanos() / (SLOT_MS * 1_000_000)
 }
 
-/// The end of the blocks that are over, and reported by all threads.
+/// The end of the blocks that are over and reported by all threads.
 fn over(now: Timestamp) -> u64 {
     slot(now).saturating_sub(LATE.as_millis() as u64 / SLOT_MS) / BLOCK * BLOCK
 }
 
-/// Arrivals by slot; ascending, without empty ones.
+/// Arrivals by slot, ascending, without empty slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Where the next block begins; 0: not known yet.
+    /// Where the next block begins; 0: unknown.
     pub(super) next: u64,
     pub(super) counts: Vec<(u64, u64)>,
 }
 
 impl Slots {
-    /// A request has arrived; the clock never goes back.
+    /// A request arrived. The clock never goes back.
     pub fn arrive(&mut self, now: Timestamp) {
         let slot = slot(now);
         match self.counts.last_mut() {
@@ -60,7 +53,7 @@ impl Slots {
         self.counts.is_empty()
     }
 
-    /// Adds what another thread has counted. What came too late for its block is left out.
+    /// Adds another thread's counts. Ignores those that are too late for their block.
     pub fn add(&mut self, other: &Self) {
         for &(slot, count) in other.counts.iter().filter(|(slot, _)| *slot >= self.next) {
             match self.counts.binary_search_by_key(&slot, |(own, _)| *own) {
@@ -74,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// Drops what is so old that no block of it would be taken.
+    /// Drops counts too old for any block.
     pub fn forget_old(&mut self, now: Timestamp) {
         let oldest = over(now).saturating_sub(KEPT * BLOCK);
         let old = self.counts.partition_point(|(slot, _)| *slot < oldest);
@@ -84,12 +77,12 @@ impl Slots {
         }
     }
 
-    /// Takes the blocks that are over. Blocks that began long ago are dropped: nobody asked.
+    /// Takes the blocks that are over, and drops those that nobody asked for in time.
     pub fn close(&mut self, now: Timestamp) -> [u64; NUMBERS] {
         let over = over(now);
         let oldest = over.saturating_sub(KEPT * BLOCK);
         if self.next == 0 {
-            // The first block is whole if it begins with or before the first arrival.
+            // The first block must be complete, so it starts after the first arrival's block.
             self.next = self.counts.first().map_or(over, |(first, _)| (first / BLOCK + 1) * BLOCK);
         }
         self.next = self.next.max(oldest);
@@ -112,7 +105,7 @@ impl Slots {
     }
 }
 
-/// The sum of the squares of the counts in windows of so many slots.
+/// The sum of squared counts in windows of this many slots.
 fn squares_of(block: &[(u64, u64)], window: u64) -> u64 {
     let windows = block.chunk_by(|one, next| one.0 / window == next.0 / window);
     let counts = windows.map(|slots| slots.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count)));
@@ -143,7 +136,7 @@ mod tests {
         Timestamp::from_nanos(millis * 1_000_000)
     }
 
-    /// The numbers of these arrivals, in milliseconds, after they are over.
+    /// The numbers of these arrivals, in milliseconds, after their blocks are over.
     fn numbers(arrivals: &[u64], end: u64) -> [u64; NUMBERS] {
         let mut slots = Slots::default();
         arrivals.iter().for_each(|millis| slots.arrive(at(*millis)));

@@ -1,4 +1,4 @@
-//! What happened in a time: counts and histograms, and their bytes in the data that threads share.
+//! The counts and histograms of a period, and their bytes in shared data.
 //!
 //! ```text
 //! growth    = numbers histograms
@@ -8,7 +8,7 @@
 
 use super::histogram::Histogram;
 
-/// Counts and histograms; what they mean is up to the caller.
+/// Counts and histograms; the caller defines their meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
     /// Counts.
@@ -18,12 +18,12 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Whether nothing has happened.
+    /// Whether it contains nothing.
     pub fn is_empty(&self) -> bool {
         self.numbers.iter().all(|number| *number == 0) && self.histograms.iter().all(Histogram::is_empty)
     }
 
-    /// Adds what else has happened.
+    /// Adds another period.
     pub fn add(&mut self, other: &Self) {
         let numbers = self.numbers.len().max(other.numbers.len());
         self.numbers.resize(numbers, 0);
@@ -37,7 +37,6 @@ impl Growth {
         }
     }
 
-    /// Appends its bytes.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         varint(out, self.numbers.len() as u64);
         self.numbers.iter().for_each(|number| varint(out, *number));
@@ -53,7 +52,7 @@ impl Growth {
     }
 }
 
-/// Appends a number, seven bits to a byte, the lowest first.
+/// Appends a number in groups of seven bits, the lowest first.
 pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -62,7 +61,7 @@ pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Bytes still to be read. Each length is bounded by the bytes that are left.
+/// The unread bytes. The bytes left limit each length.
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl Reader<'_> {

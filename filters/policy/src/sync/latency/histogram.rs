@@ -1,17 +1,16 @@
 //! The buckets, and counts by bucket.
 
 use serde::{Deserialize, Serialize};
-/// Buckets of an octave.
+/// Buckets per octave.
 const PER_OCTAVE: i32 = 8;
-/// The upper bound of the first bucket is 2 to the power of this, in seconds.
+/// The first bucket ends at 2 to this power, in seconds.
 const FIRST: i32 = -12;
-/// Octaves above the first bucket.
 const OCTAVES: i32 = 18;
 /// The number of buckets; the last one has no upper bound.
 pub const BUCKETS: usize = (PER_OCTAVE * OCTAVES + 2) as usize;
 
-/// `2^(j/8)` for `j` in 1 to 8: the bounds within an octave. The `j`-th is in the `j`-th eighth
-/// from 1 to 2.
+/// `2^(j/8)` for `j` from 1 to 8: the bounds within an octave. The `j`-th bound is in the `j`-th
+/// eighth of 1 to 2.
 const BOUNDS: [f64; 8] = [
     1.090_507_732_665_257_7,
     1.189_207_115_002_721,
@@ -23,26 +22,26 @@ const BOUNDS: [f64; 8] = [
     2.0,
 ];
 
-/// The bucket of a time in nanoseconds. (A [`Duration`](std::time::Duration) counts them in 128
-/// bits, which are slow to convert to floating point.)
+/// The bucket of a time in nanoseconds. (A [`Duration`](std::time::Duration) would need a slow
+/// conversion from 128 bits to floating point.)
 pub fn bucket(nanos: u64) -> u8 {
     let units = nanos as f64 * f64::from(1 << -FIRST) / 1e9;
     if units <= 1.0 {
         return 0;
     }
-    // The exponent, and the mantissa from 1 to below 2: no logarithm, which costs much more.
+    // Exponent and mantissa (1 to below 2) are much cheaper than a logarithm.
     const MANTISSA: u64 = (1 << 52) - 1;
     let bits = units.to_bits();
     let octave = (bits >> 52) as i32 - 1023;
     let within = f64::from_bits(bits & MANTISSA | 1.0_f64.to_bits());
     let eighth = (bits >> 49 & 7) as usize;
     let steps = eighth as i32 + i32::from(BOUNDS.get(eighth).is_some_and(|bound| *bound < within));
-    // At a bound, the bucket below it.
+    // A time at a bound belongs to the bucket below.
     let above = i32::from(within > 1.0);
     (octave * PER_OCTAVE + steps + above).min(BUCKETS as i32 - 1) as u8
 }
 
-/// The upper bound of a bucket in seconds; infinite for the last one.
+/// A bucket's upper bound in seconds; infinite for the last one.
 pub fn upper_bound(bucket: u8) -> f64 {
     if usize::from(bucket) + 1 >= BUCKETS {
         return f64::INFINITY;
@@ -50,7 +49,7 @@ pub fn upper_bound(bucket: u8) -> f64 {
     (f64::from(bucket) / f64::from(PER_OCTAVE) + f64::from(FIRST)).exp2()
 }
 
-/// The geometric middle of a bucket in seconds; of the first and the last one, their bound.
+/// A bucket's geometric middle in seconds; the bound for the first and the last one.
 pub fn middle(bucket: u8) -> f64 {
     match bucket {
         0 => upper_bound(0),
@@ -64,9 +63,9 @@ pub fn middle(bucket: u8) -> f64 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Histogram {
-    /// The sum of the times, in microseconds.
+    /// In microseconds.
     pub sum_us: u64,
-    /// Bucket and count, ascending, without empty ones.
+    /// Buckets and counts, ascending, without empty ones.
     pub counts: Vec<(u8, u64)>,
 }
 
@@ -96,7 +95,7 @@ impl Histogram {
         }
     }
 
-    /// The time in seconds that this share (0 to 1) of the requests stayed within; none without
+    /// The time in seconds within which this share (0 to 1) of the requests finished; none without
     /// requests.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);
@@ -108,19 +107,19 @@ impl Histogram {
         found.map(|(bucket, _)| middle(*bucket))
     }
 
-    /// How many requests took at most the upper bound of this bucket.
+    /// How many requests took at most the bucket's upper bound.
     pub fn within(&self, bucket: u8) -> u64 {
         self.counts.iter().take_while(|(own, _)| *own <= bucket).fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Whether the buckets exist, each once and in order.
+    /// Whether all buckets exist, each once and in order.
     pub fn is_valid(&self) -> bool {
         self.counts.is_sorted_by(|one, next| one.0 < next.0)
             && self.counts.last().is_none_or(|(bucket, _)| usize::from(*bucket) < BUCKETS)
     }
 }
 
-/// What one thread has measured and not handed over yet. Without a request it takes no memory.
+/// One thread's measurements since its last handover. Allocates memory with the first request.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     counts: Option<Box<[u32; BUCKETS]>>,
@@ -129,12 +128,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records how long a request took, in nanoseconds.
+    /// Records a request's time in nanoseconds.
     pub fn record(&mut self, nanos: u64) {
         self.record_in(bucket(nanos), nanos);
     }
 
-    /// The same if its bucket is known.
+    /// The same with a known bucket.
     pub fn record_in(&mut self, bucket: u8, nanos: u64) {
         let counts = self.counts.get_or_insert_with(|| Box::new([0; BUCKETS]));
         if let Some(count) = counts.get_mut(usize::from(bucket)) {
@@ -149,7 +148,7 @@ impl Recorder {
         self.any
     }
 
-    /// Takes everything out.
+    /// Takes all measurements.
     pub fn take(&mut self) -> Histogram {
         let Some(counts) = self.counts.as_mut().filter(|_| std::mem::take(&mut self.any)) else {
             return Histogram::default();
@@ -184,7 +183,7 @@ mod tests {
             assert_eq!(bucket(nanos(bound * 1.001)), bucket_of + 1, "above {bound}");
         }
         assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKETS as u8 - 1));
-        // Bounds that whole nanoseconds hit.
+        // Bounds that are whole nanoseconds.
         for (millis, octaves) in [(125, 9), (250, 10), (1_000, 12), (64_000, 18)] {
             assert_eq!(i32::from(bucket(millis * 1_000_000)), octaves * PER_OCTAVE, "{millis} ms");
         }

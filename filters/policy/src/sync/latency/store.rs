@@ -1,22 +1,15 @@
-//! What the threads of a proxy share of a service's latencies, and what reports take of it.
+//! What threads share of a service's latencies, and what reports take
+//! (`filters/adr/0016-latencies.md`).
 //!
-//! Each thread adds its growth about once a second. A report takes what has come, and keeps it
-//! under its id until it is settled: if the control plane has counted it, it is gone; otherwise it
-//! is in the next report again. So each request is in one report, whichever thread polls. What a
-//! thread had not handed over when its VM crashed is lost: at most a second. When the leader's VM
-//! ends with its poll under way, that report may [count twice](crate::sync::reports).
-//!
-//! What is older than [`KEEP`] when a report could take it is dropped: it would count as new. That
-//! happens with a control plane that takes no latencies, or none at all.
+//! Each thread adds its growth about once a second. A report takes it all under its id; if the
+//! report is not counted, the next one takes it again. Growth older than [`KEEP`] would count as
+//! new, so it is dropped.
 //!
 //! ```text
 //! entry = FORMAT since:8 next-block:varint slots pending:growth under-way
 //! slots = varint { slot:varint count:varint }
 //! under-way = varint { vm:8 number:8 until:8 since:8 growth }
 //! ```
-//!
-//! Cold start: nothing. Cost: a read and a write of some 100 bytes a second for each thread and
-//! service with traffic, and for each report that has something of the service two of each.
 
 use super::dispersion::{NUMBERS, Slots};
 use super::growth::{Growth, Reader, varint};
@@ -25,20 +18,20 @@ use crate::sync::ledger::ReportId;
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// How long growth waits for a report.
+/// The longest time that growth waits for a report.
 pub const KEEP: Duration = Duration::from_secs(120);
-/// The first byte; any other value is from another version of this file.
+/// The first byte. Another value means another version of this file.
 const FORMAT: u8 = 1;
-/// How often a step is tried when other threads write in between.
+/// How often to retry a step when other threads write in between.
 const TRIES: usize = 1000;
-/// The most reports under way; another one takes nothing.
+/// The most reports under way. Further ones take nothing.
 const MAX_UNDER_WAY: usize = 8;
 
-/// On which side of a service this proxy is.
+/// Which side of a service this proxy is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// It stands in front of the service. Numbers: those of [`Slots::close`]; histograms: response
-    /// and execution.
+    /// It serves the service. Numbers: those of [`Slots::close`]; histograms: response and
+    /// execution.
     Server,
     /// It calls the service. Numbers: those of [`Calls`](super::Calls); histograms: one.
     Caller,
@@ -54,28 +47,26 @@ impl Side {
     }
 }
 
-/// The bytes that are shared for one side of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
-    /// Since when the pending growth waits; zero: there is none.
+    /// When the pending growth began to wait; zero: there is none.
     since: Timestamp,
     slots: Slots,
     pending: Growth,
     under_way: Vec<UnderWay>,
 }
 
-/// A report that is not settled yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct UnderWay {
     id: ReportId,
-    /// It gets no answer after this.
+    /// No answer arrives after this.
     until: Timestamp,
-    /// Since when its growth has waited for a report that counts.
+    /// When its growth began to wait for a report that counts.
     since: Timestamp,
     growth: Growth,
 }
 
-/// A thread hands over what it has measured.
+/// A thread hands over its measurements.
 pub fn hand_over(shared: &impl Shared, side: Side, service: &str, growth: &Growth, slots: &Slots, now: Timestamp) {
     change(shared, &side.key(service), |entry| {
         entry.forget_old(now);
@@ -86,8 +77,7 @@ pub fn hand_over(shared: &impl Shared, side: Side, service: &str, growth: &Growt
     });
 }
 
-/// Takes what there is for a report, which is over at `until` at the latest. None if there is
-/// nothing.
+/// Takes what there is for a report, which ends by `until`. None if there is nothing.
 pub fn take(
     shared: &impl Shared,
     side: Side,
@@ -113,7 +103,7 @@ pub fn take(
     })
 }
 
-/// The report is over. Not `counted`: what it took is in the next one again.
+/// The report ended. If not `counted`, the next one takes its growth again.
 pub fn settle(shared: &impl Shared, side: Side, service: &str, id: ReportId, counted: bool) {
     change(shared, &side.key(service), |entry| {
         let at = entry.under_way.iter().position(|report| report.id == id)?;
@@ -125,7 +115,7 @@ pub fn settle(shared: &impl Shared, side: Side, service: &str, id: ReportId, cou
     });
 }
 
-/// Changes an entry. If `f` returns none, nothing is written.
+/// Changes an entry, unless `f` returns none.
 fn change<T>(shared: &impl Shared, key: &str, mut f: impl FnMut(&mut Entry) -> Option<T>) -> Option<T> {
     for _ in 0..TRIES {
         let (value, cas) = shared.get(key);
@@ -139,8 +129,7 @@ fn change<T>(shared: &impl Shared, key: &str, mut f: impl FnMut(&mut Entry) -> O
 }
 
 impl Entry {
-    /// Takes back the growth of reports that will not be settled any more, because their VM is
-    /// gone.
+    /// Takes back the growth of reports that will never be settled, because their VM is gone.
     fn expire(&mut self, now: Timestamp) {
         let (over, left) = std::mem::take(&mut self.under_way).into_iter().partition(|report| now >= report.until);
         self.under_way = left;
@@ -148,7 +137,7 @@ impl Entry {
         over.iter().for_each(|report| self.wait(&report.growth, report.since));
     }
 
-    /// This growth waits for a report, since this moment.
+    /// Adds growth that has waited for a report since this time.
     fn wait(&mut self, growth: &Growth, since: Timestamp) {
         self.since = if self.pending.is_empty() { since } else { self.since.min(since) };
         self.pending.add(growth);
@@ -180,7 +169,6 @@ impl Entry {
         out
     }
 
-    /// None if these bytes are no entry.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         if from.byte()? != FORMAT {
@@ -215,7 +203,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::HashMap;
 
-    /// The data of one thread; another one writes in between, so many times.
+    /// The data of one thread. Another one writes in between, this many times.
     #[derive(Default)]
     struct Data {
         values: RefCell<HashMap<String, (Vec<u8>, u32)>>,

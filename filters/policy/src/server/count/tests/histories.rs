@@ -42,7 +42,7 @@ proptest! {
         world.is_true();
     }
 
-    /// Without traps and stalls no worker reads too low a count, however often they recount.
+    /// Without traps and stalls, no worker reads too low a count, however often they recount.
     #[test]
     fn no_worker_reads_too_low_a_count_during_a_recount(steps in 1u32..400, joins in 0usize..4, seed: u64) {
         let world = World::new(seed, 2);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// What all threads share, and what interrupts them.
+/// The state that all threads share, and the source of interruptions.
 struct World {
     values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     issued: Cell<u32>,
@@ -18,7 +18,8 @@ struct World {
     now: Cell<Timestamp>,
     vms: RefCell<Vec<Rc<RefCell<Vm>>>>,
     last_id: Cell<u64>,
-    /// Requests that are certainly in flight: counted before they are, and until they are not.
+    /// Requests that are certainly in flight: counted after they are added, until just before they
+    /// go.
     certain: Cell<i64>,
     /// Whether a thread reads. Requests that come and go between the calls of one read may be
     /// missed.
@@ -38,9 +39,9 @@ struct Vm {
 #[derive(Clone, Copy, PartialEq)]
 enum Traps {
     No,
-    /// Traps at the call to the host after this many.
+    /// Traps after this many more calls to the host.
     After(u32),
-    /// Has trapped: its further calls have no effect.
+    /// The VM has trapped, so its further calls have no effect.
     Trapped,
 }
 
@@ -134,7 +135,7 @@ impl World {
         self.rng.borrow_mut().u32(0..below)
     }
 
-    /// Makes a VM, which looks before it counts.
+    /// Creates a VM, which looks before it counts.
     fn make(&self) {
         self.last_id.set(self.last_id.get() + 1);
         let count = Count::new("service", self.last_id.get());
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// A random thread does something random, unless it is in the middle of something.
+    /// A random thread takes a random action, unless it is in the middle of one.
     fn step(&self) {
         let vms = self.vms.borrow().clone();
         if vms.is_empty() {
@@ -210,7 +211,7 @@ impl World {
         self.remove_trapped();
     }
 
-    /// No thread reads less than is in flight, as long as none traps or stands still.
+    /// No thread reads less than is in flight, unless one traps or stalls.
     fn read(&self, vm: &Rc<RefCell<Vm>>) {
         let Ok(vm) = vm.try_borrow_mut() else { return };
         let host = self.host(&vm);
@@ -248,7 +249,7 @@ impl World {
         }
     }
 
-    /// All threads tick, four times a second, for this long; none is interrupted.
+    /// All threads tick four times a second for this long, without interruptions.
     fn ticks(&self, seconds: u64) {
         self.interrupts.set(0);
         for _ in 0..4 * seconds {

@@ -1,4 +1,4 @@
-//! One rule after the other: who recounts, when, and who wakes whom.
+//! Each rule on its own: who recounts, when, and who wakes whom.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn needs_looks(world: &World, vm: &Rc<RefCell<Vm>>) -> bool {
     vm.borrow().count.needs_looks(world.now.get())
 }
 
-/// What a thread reads that takes no part.
+/// The count that a thread outside reads.
 fn read_from_outside(world: &World) -> i64 {
     let host = Host { world, traps: Rc::new(Cell::new(Traps::No)) };
     i64::from(in_flight(&host, "service", &host).get())
@@ -89,8 +89,8 @@ fn each_service_has_a_key_of_its_own() {
 #[test]
 fn each_recount_stage_wakes_the_workers_it_waits_for() {
     let (world, [first, second]) = two_that_count_anew();
-    // The first of the list goes on when all have reached its stage; the last one to reach it wakes
-    // it.
+    // The first member goes on when all have reached its stage. The last one to reach it wakes the
+    // first.
     for (vm, others, at) in
         [(&first, vec![2], 2), (&second, vec![1], 2), (&first, vec![2], 3), (&second, vec![1], 3), (&first, vec![2], 4)]
     {
@@ -123,7 +123,7 @@ fn a_worker_that_joins_during_a_recount_triggers_another_round() {
     world.is_true();
 }
 
-/// The living look, four times a second, until the dead one is dropped.
+/// The living threads look four times a second until the dead one is dropped.
 fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
     for _ in 0..WORKER_TIMEOUT.as_millis() / 250 + 2 {
         world.pass(250);
@@ -135,8 +135,8 @@ fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
 fn a_worker_gone_early_needs_one_recount_and_one_gone_later_two() {
     for dies_later in [false, true] {
         let (world, [first, second]) = two_that_count_anew();
-        // One worker is gone with its request: the first before it has heard of the recount, or the
-        // second after it has moved its own.
+        // One worker dies with its request: the first before it hears of the recount, or the second
+        // after it has moved its own requests.
         let (living, dead) = if dies_later { (first, 1) } else { (second, 0) };
         if dies_later {
             told(&world, &living);
@@ -160,7 +160,7 @@ fn workers_look_often_while_a_dropped_worker_may_return() {
     let until = first.borrow().count.attentive;
     assert!(first.borrow().count.needs_looks(Timestamp::from_nanos(until.as_nanos() - 1)));
     assert!(!first.borrow().count.needs_looks(until));
-    // It only stalled, and joins again: it looks often, too, and its requests are counted.
+    // It had only stalled, and joins again. It looks often, too, and its requests are counted.
     world.pass(250);
     told(&world, &second);
     for _ in 0..4 {
@@ -220,7 +220,7 @@ fn recounts_when_a_worker_has_not_looked_within_the_promised_time() {
         told(&world, &vms[1]);
         world.now.set(world.now.get().after(LOOK_DEADLINE + Duration::from_nanos(more)));
         told(&world, &vms[0]);
-        // In the first stage they wait for the one that does not look.
+        // In the first stage, all wait for the one that does not look.
         assert_eq!(stage(&world), u32::from(begins), "{more} ns later, though nothing is in flight");
     }
 }

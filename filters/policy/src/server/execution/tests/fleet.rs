@@ -1,8 +1,8 @@
-//! A server among others, and another number of places.
+//! A server compared with its fleet, and a change of the number of places.
 
 use super::*;
 
-/// After 400 times of 100 ms, and of 50 and 150 ms in turns if they `vary`.
+/// After 400 execution times of 100 ms, or of alternating 50 and 150 ms if they `vary`.
 fn of_100_ms(vary: bool) -> Execution {
     let mut execution = Execution::default();
     let times = if vary { [0.05, 0.15] } else { [0.1; 2] };
@@ -19,17 +19,17 @@ fn differs_from_the_fleet_by_what_is_beyond_three_standard_errors() {
     let among =
         |execution: &Execution, fleet: f64, idle| millis(execution.among(fleet / 1e3, Duration::from_secs(idle)));
     assert_eq!(Execution::default().among(0.05, Duration::ZERO), None);
-    // A standard deviation of 50 ms, and a hundred requests' memory for a variance of a quarter.
+    // The standard deviation is 50 ms, `cv^2` a quarter, so the memory is a hundred requests.
     let varies = of_100_ms(true);
     let error = (0.0025_f64 / varies.seen).sqrt() * 1e3;
     assert!((4.9..5.1).contains(&error), "{error}");
     assert_eq!(among(&varies, 90.0, 0), 90.0);
     assert!((among(&varies, 50.0, 0) - (100.0 - 3.0 * error)).abs() < 1.0);
     assert!((among(&varies, 200.0, 0) - (100.0 + 3.0 * error)).abs() < 1.0);
-    // A tenth of the mean at least.
+    // The standard deviation counts as a tenth of the mean at least.
     let fixed = of_100_ms(false);
     assert_eq!((fixed.seen, among(&fixed, 50.0, 0)), (40.0, 95.26));
-    // After 2 s the past counts half, and after 4 s for a seventeenth.
+    // The past counts half after 2 s, and a seventeenth after 4 s.
     assert_eq!(among(&fixed, 50.0, 2), 93.29);
     assert_eq!(among(&fixed, 50.0, 4), 80.44);
     assert_eq!(among(&fixed, 50.0, 20), 50.0, "it is not sure any more");

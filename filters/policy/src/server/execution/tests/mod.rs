@@ -14,7 +14,7 @@ enum Times {
     Exponential,
     /// Sigma 1.5.
     Lognormal,
-    /// 95% are a fortieth of the others.
+    /// 95% take a fortieth of the others.
     TwoKinds,
 }
 
@@ -44,8 +44,8 @@ fn p90(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.9).unwrap()
 }
 
-/// The error within which 90% of 200 trials are, 150 and 400 requests after a change to `factor`
-/// times as long.
+/// The error within which 90% of 200 trials are, 150 and 400 requests after times change by
+/// `factor`.
 fn errors_after_change(times: Times, factor: f64) -> (f64, f64) {
     let mut errors = (Vec::new(), Vec::new());
     for seed in 0..200 {
@@ -92,7 +92,7 @@ fn five_hundred_exponential_times_give_the_mean_within_five_per_cent() {
     assert!(noise(Times::Fixed) < 1e-12);
 }
 
-/// The bounds leave a tenth more than the module's table says.
+/// The bounds are a tenth above the table in ADR 18.
 #[test]
 fn a_change_is_followed_and_steady_times_rarely_look_like_one() {
     for (times, alarms, slower, faster) in [
@@ -192,7 +192,7 @@ fn a_batch_has_four_requests_and_more_where_there_are_many_places() {
     }
 }
 
-/// After ten batches of four, whose means were about 1 s.
+/// After ten batches of four with means of about 1 s.
 fn usual() -> Execution {
     Execution { mean: 1.0, seen: 40.0, log_covariance: 0.1, last: 0.25, ..Execution::default() }
 }
@@ -228,7 +228,7 @@ fn the_usual_logarithm_is_below_that_of_the_mean_by_at_most_one() {
     }
 }
 
-/// All requests in the application are answered late at once, after a minute that they share.
+/// All requests in the application are answered late at once, after a common stall of a minute.
 #[test]
 fn a_stall_is_forgotten_within_some_hundred_requests() {
     for times in [Times::Fixed, Times::Exponential] {
@@ -338,7 +338,7 @@ fn the_mean_starts_anew_from_the_batches_of_an_alarm() {
 fn of_two_sums_the_higher_one_is_believed() {
     let run = |score, seconds| Run { score, unit: 1.0, requests: 4.0, seconds, shift: 0.0 };
     for (slower, faster, recent) in [(4.0, 3.0, 3.0), (3.0, 4.0, 2.0), (3.0, 3.0, 2.0)] {
-        // A batch as usual leaves both a little lower.
+        // A usual batch lowers both a little.
         let mut execution = Execution { slower: run(slower, 20.0), faster: run(faster, 12.0), ..usual() };
         execution.test(4.0, 4.0);
         assert_eq!(execution.recent, recent, "{execution:?}");

@@ -68,7 +68,7 @@ impl Event {
     }
 }
 
-/// A time in milliseconds in which a worker stands still.
+/// How long a worker stalls, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
     worker: usize,
@@ -82,9 +82,9 @@ struct Request {
     worker: usize,
     takes: u64,
     bound: u64,
-    /// That of its configuration.
+    /// The concurrency of its configuration.
     concurrency: u32,
-    /// When its client goes away, counted from its arrival.
+    /// When its client gives up, counted from its arrival.
     patience: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ struct World<'a> {
     number: usize,
     /// When each worker last ran.
     ran: Vec<u64>,
-    /// Whether the places are never exceeded, not even after a stall.
+    /// Whether the limit is never exceeded, not even after a stall.
     strict: bool,
 }
 
@@ -128,7 +128,7 @@ impl World<'_> {
         self.states.iter().enumerate().filter(|entry| inside((entry.0, entry.1))).count()
     }
 
-    /// How many requests the workers have inside that the others may count on.
+    /// Requests inside that the other workers can rely on.
     fn known(&self, now: u64) -> usize {
         let alive = |worker: &usize| self.strict || now - self.ran[*worker] <= WORKER_TIMEOUT.as_millis() as u64;
         (0..self.lines.len()).filter(alive).map(|worker| self.inside_of(worker)).sum()
@@ -137,8 +137,8 @@ impl World<'_> {
     fn enter(&mut self, number: usize, now: u64) {
         let known = self.known(now);
         let limit = match self.states[number] {
-            // Since its place was granted, others may have entered by the concurrency of their own
-            // configuration.
+            // Since the grant of its place, others may have entered under the concurrency of their
+            // own configuration.
             State::Held => self.requests.iter().map(|request| request.concurrency).max().unwrap_or(0),
             _ => self.requests[number].concurrency,
         };
@@ -169,8 +169,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that a request waited at most its bound, a tick, and as long as its own worker stood
-    /// still.
+    /// Checks that a request waited at most for its limit, one tick, and its own worker's stalls.
     fn waited(&self, number: usize, now: u64) {
         let Request { at, worker, bound, .. } = self.requests[number];
         let stood = |stall: &Stall| stall.until.min(now).saturating_sub(stall.from.max(at));
@@ -283,7 +282,7 @@ fn stalls(workers: usize) -> impl Strategy<Value = Vec<Stall>> {
         stall.prop_map(|(worker, from, time)| vec![Stall { worker, from, until: from + time }]),
         0..4,
     );
-    // The whole process stalls; each worker goes on at its own moment.
+    // The whole process stalls. Each worker resumes at its own time.
     let all =
         (0u64..8_000, prop::collection::vec(0u64..10_000, workers), 0u64..300).prop_map(|(from, times, spread)| {
             let longest = times.iter().copied().max().unwrap_or(0);

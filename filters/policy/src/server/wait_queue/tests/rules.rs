@@ -1,8 +1,8 @@
-//! One rule after the other.
+//! Each rule on its own.
 
 use super::*;
 
-/// A fault found in use: two workers, one place, 16 requests, and the whole process stalls for 3 s.
+/// An observed fault: two workers, one place, 16 requests, and the whole process stalls for 3 s.
 /// Neither worker takes the other for dead, so there is never a second place.
 #[test]
 fn every_held_request_is_answered_after_the_whole_process_stalls() {
@@ -105,7 +105,7 @@ fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     assert_eq!(there.look(&data, at(3)).in_turn, [2]);
 }
 
-/// A queue with one place, which is taken, and these held requests.
+/// A queue with one occupied place and these held requests.
 fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> WaitQueue<u32> {
     let (one, mut queue) = (Concurrency::new(1), WaitQueue::new(SERVICE, 1));
     assert!(queue.arrive(data, one, at(0)));
