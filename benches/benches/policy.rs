@@ -83,7 +83,7 @@ fn estimates(c: &mut Criterion) {
     let now = Timestamp::ZERO.after(Duration::from_secs(1));
     let mut estimate = Estimate::default();
     let limit = Limit::new(10, 7.0);
-    group.bench_function("hear", |b| b.iter(|| estimate.hear(black_box(&report(7)), 3, limit, now)));
+    group.bench_function("observe", |b| b.iter(|| estimate.observe(black_box(&report(7)), 3, limit, now)));
     let later = now.after(Duration::from_millis(100));
     group.bench_function("queue", |b| {
         b.iter(|| assert!(estimate.standing(black_box(3)).known_queue(&fleet, 40.0, later) > 0.0));
@@ -91,7 +91,7 @@ fn estimates(c: &mut Criterion) {
     let mut rate = ServiceRate::default();
     group.bench_function("service_rate", |b| {
         b.iter(|| {
-            rate.hear(black_box(38.2), headroom(), now);
+            rate.observe(black_box(38.2), headroom(), now);
             assert!(rate.get() > Some(38.2));
         });
     });

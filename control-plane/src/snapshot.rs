@@ -300,7 +300,12 @@ services:
         assert!(unknown.starts_with("services.backend.retrys: unknown field `retrys`, expected one of"), "{unknown}");
         assert!(unknown.ends_with("at line 3, column 5"), "{unknown}");
         let nan = refusal("services: {backend: {headroom: .nan}}");
-        assert!(nan.starts_with("services.backend.headroom: \".nan\" is not allowed; allowed: a number above 0 and at most 1"), "{nan}");
+        assert!(
+            nan.starts_with(
+                "services.backend.headroom: \".nan\" is not allowed; allowed: a number above 0 and at most 1"
+            ),
+            "{nan}"
+        );
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Agent {
         let (status, text) = send(server, serde_json::to_string(&asks).unwrap(), None, None).await;
         assert_eq!(status, StatusCode::OK, "{text}");
         let tolds: Tolds = serde_json::from_str(&text).unwrap();
-        tolds.apps.iter().for_each(|told| self.holder.hear(told));
+        tolds.apps.iter().for_each(|told| self.holder.receive(told));
     }
 }
 

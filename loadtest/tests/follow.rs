@@ -3,7 +3,7 @@
 //! v2.
 
 use bloc_lab::experiments::follow::case::Way;
-use bloc_lab::experiments::follow::stand::{Order, Programs, Stand};
+use bloc_lab::experiments::follow::testbed::{Order, Programs, Stand};
 use bloc_mesh::Tools;
 use bloc_mesh::load::{Client, Outcome};
 use bloc_mesh::policy::Policy;

@@ -3,7 +3,7 @@
 
 use bloc_lab::experiments::quota::allocator::Allocator;
 use bloc_lab::experiments::quota::plan::{CONTAINERS, LIMIT};
-use bloc_lab::experiments::quota::stand::{Programs, Stand};
+use bloc_lab::experiments::quota::testbed::{Programs, Stand};
 use bloc_mesh::cgroups::Container;
 use bloc_mesh::load::Client;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! agent, in real control groups. It needs root, and cgroups v1 or v2.
 
 use bloc_lab::experiments::quota::plan::CONTAINERS;
-use bloc_lab::experiments::quota::qos::stand::{Programs, Stand};
+use bloc_lab::experiments::quota::qos::testbed::{Programs, Stand};
 use bloc_mesh::Tools;
 use bloc_mesh::load::Client;
 use bloc_mesh::policy::Policy;

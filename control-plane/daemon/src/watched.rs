@@ -72,7 +72,7 @@ impl<T> Watched<T> {
 
     /// Judges another reading of the file. The first one counts at once; each content is parsed
     /// once.
-    pub fn hear(&mut self, reading: Reading) -> Look<T> {
+    pub fn receive(&mut self, reading: Reading) -> Look<T> {
         let once = self.once.take();
         if self.judged.as_ref() == Some(&reading) {
             return Look::Same;
@@ -96,7 +96,7 @@ impl<T> Watched<T> {
 
     /// Reads the file. Returns its value if the content is new and was read twice.
     pub fn read(&mut self) -> Option<Result<T, String>> {
-        match self.hear(read(&self.path)) {
+        match self.receive(read(&self.path)) {
             Look::New(said) => Some(said),
             Look::Same | Look::Changing => None,
         }
@@ -138,10 +138,10 @@ mod tests {
     #[test]
     fn content_that_was_there_for_one_reading_was_never_there() {
         let mut file = Watched::new("f", number);
-        let mut hear = |text: &str| file.hear(Ok(text.into()));
-        assert_eq!(hear("1"), Look::New(Ok(1)));
-        assert_eq!([hear("2"), hear("1"), hear("2")], [Look::Changing, Look::Same, Look::Changing]);
-        assert_eq!([hear("3"), hear("2"), hear("2")], [Look::Changing, Look::Changing, Look::New(Ok(2))]);
+        let mut receive = |text: &str| file.receive(Ok(text.into()));
+        assert_eq!(receive("1"), Look::New(Ok(1)));
+        assert_eq!([receive("2"), receive("1"), receive("2")], [Look::Changing, Look::Same, Look::Changing]);
+        assert_eq!([receive("3"), receive("2"), receive("2")], [Look::Changing, Look::Changing, Look::New(Ok(2))]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn agent_message(data: &[u8]) {
             let mut cpus = Cpus::new(ReportInterval::default(), now);
             for second in 0..3 {
                 let now = now + Duration::from_secs(second);
-                cpus.hear(&message, now);
+                cpus.receive(&message, now);
                 for pod in &message.pods {
                     let known = cpus.known(&pod.key(), now).unwrap_or_default();
                     let numbers = [known.cores, known.used, known.per_request_us];

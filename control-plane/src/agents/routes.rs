@@ -27,7 +27,7 @@ pub async fn cpu(State(context): State<Context>, request: Request) -> Response {
     let said = async {
         let (_, body) = read(&context, request, &caller).await?;
         let message = CpuMessage::read(&body)?;
-        context.store.hear_cpu(&message).ok_or(Unread::NoRoom)
+        context.store.receive_cpu(&message).ok_or(Unread::NoRoom)
     };
     let (result, answer) = match said.await {
         Ok(answers) if answers.is_empty() => ("accepted", StatusCode::NO_CONTENT.into_response()),

@@ -118,7 +118,7 @@ mod tests {
         let load = ServiceLoad { arrived: 60, departed: 50, events, ..ServiceLoad::default() };
         let span = Duration::from_secs(5);
         let mut rates = Rates::default();
-        rates.hear(counters(&load), Some(span), span);
+        rates.receive(counters(&load), Some(span), span);
         let rates = rates.get().unwrap();
         let expected = EventRates {
             departures: 10.0,

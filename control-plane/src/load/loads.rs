@@ -42,7 +42,7 @@ impl Loads {
     }
 
     /// Records what a proxy reports; `in_force` tells which services exist.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         report: Report<'_>,
         in_force: impl Fn(&str) -> bool,
@@ -53,7 +53,7 @@ impl Loads {
         let counting = Counting { counts, interval: self.interval, ticks: &ticks };
         for load in report.load {
             match self.service(&load.service, &in_force, now) {
-                Some(service) => service.hear(report.proxy, load, report.span, &counting, now),
+                Some(service) => service.receive(report.proxy, load, report.span, &counting, now),
                 None => self.dropped += 1,
             }
         }

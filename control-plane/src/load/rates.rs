@@ -35,7 +35,7 @@ impl<const N: usize> Default for Rates<N> {
 impl<const N: usize> Rates<N> {
     /// Adds what was counted in `span`. A rate needs at least `least`, the first one only a fifth
     /// of it.
-    pub fn hear(&mut self, counts: [u64; N], span: Option<Duration>, least: Duration) {
+    pub fn receive(&mut self, counts: [u64; N], span: Option<Duration>, least: Duration) {
         let Some(span) = span else { return };
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum = sum.saturating_add(count);
@@ -62,20 +62,20 @@ mod tests {
     #[test]
     fn adds_up_short_spans_until_they_are_enough_for_a_rate() {
         let (mut rates, second) = (Rates::default(), Duration::from_secs(1));
-        let mut hear = |counts, span| {
-            rates.hear(counts, span, 2 * second);
+        let mut receive = |counts, span| {
+            rates.receive(counts, span, 2 * second);
             rates.get()
         };
-        assert_eq!(hear([9_000, 9], None), None, "the time is unknown");
-        assert_eq!(hear([4, 0], Some(second / 4)), None, "too short for the first rate");
-        assert_eq!(hear([6, 1], Some(second / 4)), Some([20.0, 2.0]));
-        assert_eq!(hear([10, 1], Some(second)), Some([20.0, 2.0]), "too short for another one");
-        assert_eq!(hear([30, 0], Some(second)), Some([20.0, 0.5]));
-        assert_eq!(hear([30, 3], Some(3 * second)), Some([10.0, 1.0]), "one long span is enough");
-        assert_eq!(hear([1 << 53, 0], Some(2 * second)), Some([10.0, 1.0]), "an impossible jump");
-        assert_eq!(hear([14, 0], Some(2 * second)), Some([7.0, 0.0]));
+        assert_eq!(receive([9_000, 9], None), None, "the time is unknown");
+        assert_eq!(receive([4, 0], Some(second / 4)), None, "too short for the first rate");
+        assert_eq!(receive([6, 1], Some(second / 4)), Some([20.0, 2.0]));
+        assert_eq!(receive([10, 1], Some(second)), Some([20.0, 2.0]), "too short for another one");
+        assert_eq!(receive([30, 0], Some(second)), Some([20.0, 0.5]));
+        assert_eq!(receive([30, 3], Some(3 * second)), Some([10.0, 1.0]), "one long span is enough");
+        assert_eq!(receive([1 << 53, 0], Some(2 * second)), Some([10.0, 1.0]), "an impossible jump");
+        assert_eq!(receive([14, 0], Some(2 * second)), Some([7.0, 0.0]));
         let mut rates = Rates::default();
-        rates.hear([5], Some(Duration::ZERO), Duration::ZERO);
+        rates.receive([5], Some(Duration::ZERO), Duration::ZERO);
         assert_eq!(rates.get(), None, "a span of zero");
     }
 }

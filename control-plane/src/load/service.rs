@@ -104,7 +104,7 @@ impl Service {
     }
 
     /// Records a report of a proxy in front of this service.
-    pub fn hear<F: Fn(&str, Instant) -> bool>(
+    pub fn receive<F: Fn(&str, Instant) -> bool>(
         &mut self,
         proxy: &str,
         load: &ServiceLoad,
@@ -121,7 +121,7 @@ impl Service {
         }
         self.heard = now;
         let mut rates = self.servers.remove(proxy).map(|server| server.rates).unwrap_or_default();
-        rates.hear(counters(load), span, interval.get() / 2);
+        rates.receive(counters(load), span, interval.get() / 2);
         let ServiceLoad { in_flight, capacity, service_rate, .. } = *load;
         self.servers.insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, rates });
     }

@@ -48,7 +48,7 @@ impl World {
         };
         let heard = &mut self.heard;
         let report = Report { proxy, load: &[load], span };
-        self.loads.hear(report, |name| name == "a", |proxy, at| counts(heard, proxy, at), now);
+        self.loads.receive(report, |name| name == "a", |proxy, at| counts(heard, proxy, at), now);
         heard.insert(proxy.to_owned(), now);
     }
 
@@ -109,7 +109,7 @@ fn omits_signals_that_are_unknown() {
     let mut world = World::new();
     assert_eq!(world.loads.signals("a", |_, _| true, world.start), None);
     let load = ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() };
-    world.loads.hear(Report { proxy: "p", load: &[load], span: None }, |_| true, |_, _| true, world.start);
+    world.loads.receive(Report { proxy: "p", load: &[load], span: None }, |_| true, |_, _| true, world.start);
     world.heard.insert("p".into(), world.start);
     let cold = world.signals(0);
     assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "its server has no limit");
@@ -227,11 +227,11 @@ fn bounds_the_number_of_services_that_reports_can_name() {
     let load = |service: String| ServiceLoad { service, ..Default::default() };
     let loads: Vec<_> = (0..MAX_SERVICES + 5).map(|i| load(format!("s{i}"))).collect();
     let start = world.start;
-    let mut hear = |proxy, load| {
-        world.loads.hear(Report { proxy, load, span: None }, |name| name != "s0", |_, _| true, start);
+    let mut receive = |proxy, load| {
+        world.loads.receive(Report { proxy, load, span: None }, |name| name != "s0", |_, _| true, start);
     };
-    hear("p", &loads);
-    hear("q", &loads[..2]);
+    receive("p", &loads);
+    receive("q", &loads[..2]);
     assert_eq!((world.loads.all(|_, _| true, start).len(), world.loads.dropped()), (MAX_SERVICES, 6));
     let servers = world.loads.signals("s1", |_, _| true, start).map(|signals| signals.servers);
     assert_eq!(servers, Some(2), "a known service is still counted");
@@ -257,7 +257,7 @@ fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
             for (replica, loads) in loads.iter_mut().enumerate() {
                 let counts = |proxy: &str, at| counted_by(proxy.parse().unwrap(), at) == replica;
                 let report = Report { proxy: &server.to_string(), load: &load, span };
-                loads.hear(report, |_| true, counts, at(1_000 * second + 7));
+                loads.receive(report, |_| true, counts, at(1_000 * second + 7));
             }
         }
         let predicted = loads.iter().enumerate().filter_map(|(replica, loads)| {

@@ -98,7 +98,7 @@ mod tests {
         let load = bloc_policy::sync::ServiceLoad { service: "a".into(), in_flight, ..Default::default() };
         let now = tokio::time::Instant::now();
         let report = Report { proxy: "p", load: &[load], span: None };
-        loads.hear(report, |_| true, |_, _| true, now);
+        loads.receive(report, |_| true, |_, _| true, now);
         services[0].load = loads.signals("a", |_, _| true, now);
         services
     }

@@ -78,7 +78,7 @@ impl FileSource {
     async fn next_reading(&mut self) -> Option<Result<Snapshot, String>> {
         for _ in 0..=MAX_READINGS {
             let reading = self.reading().await;
-            match self.file.hear(reading) {
+            match self.file.receive(reading) {
                 Look::Same => return None,
                 Look::New(said) => return Some(said),
                 Look::Changing => sleep(SETTLE).await,

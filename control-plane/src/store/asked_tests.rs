@@ -14,7 +14,7 @@ const SIDECAR: &str = "sidecar~10.0.0.1~checkout-0.shop~shop.svc.cluster.local";
 /// Asks for a pod of `shop`: returns its number of responses, and the time that they took.
 fn ask(world: &World, pod: &str) -> (u64, f64) {
     let message = json!({"node": "n1", "asks": [{"namespace": "shop", "name": pod}]}).to_string();
-    let answers = world.store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).unwrap();
+    let answers = world.store.receive_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).unwrap();
     let [of] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((&*of.pod.namespace, &*of.pod.name), ("shop", pod));
     (of.count, of.seconds)

@@ -49,10 +49,10 @@ async fn now(task: JoinHandle<Outcome>) -> Value {
     answer(task).await.0
 }
 
-fn hear(world: &World, pod: &str, cores: f64, seconds: f64) {
+fn receive(world: &World, pod: &str, cores: f64, seconds: f64) {
     let pod = json!({"namespace": "shop", "name": pod, "cores": cores, "usedSeconds": seconds});
     let message = json!({"node": "n1", "pods": [pod]}).to_string();
-    assert_eq!(world.store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()), Some(Vec::new()));
+    assert_eq!(world.store.receive_cpu(&CpuMessage::read(message.as_bytes()).unwrap()), Some(Vec::new()));
 }
 
 /// A world whose proxy has the state in force, and its version.
@@ -71,19 +71,19 @@ async fn wait() {
 async fn a_held_poll_is_answered_when_its_pod_has_other_cores() {
     let (world, version) = world().await;
     let held = poll(&world, &version, None).await;
-    hear(&world, "checkout-1", 1.0, 0.0);
+    receive(&world, "checkout-1", 1.0, 0.0);
     tokio::task::yield_now().await;
     assert!(!held.is_finished(), "of another pod");
-    hear(&world, "checkout-0", 20.0, 0.0);
+    receive(&world, "checkout-0", 20.0, 0.0);
     assert_eq!(now(held).await, json!({"version": version, "cpu": {"cores": 20.0}}), "without services");
     wait().await;
     let held = poll(&world, &version, Some(20.0)).await;
     for cores in [20.9, 19.1] {
-        hear(&world, "checkout-0", cores, 0.0);
+        receive(&world, "checkout-0", cores, 0.0);
         tokio::task::yield_now().await;
         assert!(!held.is_finished(), "less than 5%");
     }
-    hear(&world, "checkout-0", 21.0, 0.0);
+    receive(&world, "checkout-0", 21.0, 0.0);
     assert_eq!(now(held).await["cpu"], json!({"cores": 21.0}));
     wait().await;
     assert_eq!(
@@ -99,7 +99,7 @@ async fn a_proxy_is_told_at_most_five_times_a_second() {
     let (mut has, mut told, start) = (None, 0, Instant::now());
     let mut held = poll(&world, &version, has).await;
     for i in 0..100 {
-        hear(&world, "checkout-0", f64::from(1 + i), 0.0);
+        receive(&world, "checkout-0", f64::from(1 + i), 0.0);
         tokio::task::yield_now().await;
         if held.is_finished() {
             has = answer(held).await.0["cpu"]["cores"].as_f64();
@@ -121,12 +121,12 @@ async fn a_proxy_is_told_at_most_five_times_a_second() {
 #[tokio::test(start_paused = true)]
 async fn news_within_the_gap_comes_at_its_end_without_another_message() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 1.0, 0.0);
+    receive(&world, "checkout-0", 1.0, 0.0);
     assert_eq!(now(poll(&world, &version, None).await).await["cpu"], json!({"cores": 1.0}));
     let start = Instant::now();
     advance(Duration::from_millis(50)).await;
     let held = poll(&world, &version, Some(1.0)).await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     let (told, at) = answer(held).await;
     assert_eq!((&told["cpu"], at - start), (&json!({"cores": 2.0}), GAP));
 }
@@ -134,7 +134,7 @@ async fn news_within_the_gap_comes_at_its_end_without_another_message() {
 #[tokio::test(start_paused = true)]
 async fn the_gap_begins_with_the_answer_of_another_replica() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     wait().await;
     let last = |replica: &str, answered_ms| Some(Last { replica: replica.into(), answered_ms, ..Last::default() });
     for (last, millis) in [
@@ -156,7 +156,7 @@ async fn the_gap_begins_with_the_answer_of_another_replica() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_which_nothing_is_heard_for_15_seconds_is_unknown() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     let heard = Instant::now();
     let mut unknown = None;
     while unknown.is_none() {
@@ -174,14 +174,14 @@ async fn a_pod_of_which_nothing_is_heard_for_15_seconds_is_unknown() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_waits_for_silence_goes_on_when_the_agent_speaks() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     advance(Duration::from_secs(14)).await;
     let held = poll(&world, &version, Some(2.0)).await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     advance(Duration::from_millis(1_500)).await;
     tokio::task::yield_now().await;
     assert!(!held.is_finished());
-    hear(&world, "checkout-0", 3.0, 0.0);
+    receive(&world, "checkout-0", 3.0, 0.0);
     assert_eq!(now(held).await["cpu"]["cores"], 3.0, "it is still held where the agent's message finds it");
     assert_eq!(world.store.counts().polls_held, 0);
 }
@@ -191,7 +191,7 @@ async fn a_replica_says_nothing_of_a_pod_that_it_has_never_heard_of() {
     let (world, version) = world().await;
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(120) {
-        hear(&world, "checkout-1", 1.0, 0.0);
+        receive(&world, "checkout-1", 1.0, 0.0);
         let full = now(poll(&world, "", Some(2.0)).await).await;
         assert_eq!((full.get("cpu"), full["services"].is_object()), (None, true));
         assert_eq!(answer(poll(&world, &version, Some(2.0)).await).await.0, json!("unchanged"));
@@ -201,7 +201,7 @@ async fn a_replica_says_nothing_of_a_pod_that_it_has_never_heard_of() {
 #[tokio::test(start_paused = true)]
 async fn a_full_answer_says_that_a_pod_is_silent_until_it_is_no_longer_kept() {
     let (world, _) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     advance(Duration::from_secs(15)).await;
     let full = now(poll(&world, "", Some(2.0)).await).await;
     assert_eq!((&full["cpu"], full["services"].is_object()), (&json!({}), true));
@@ -213,25 +213,25 @@ async fn a_full_answer_says_that_a_pod_is_silent_until_it_is_no_longer_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_full_answer_and_the_end_of_a_wait_tell_what_is_known() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     advance(Duration::from_secs(1)).await;
-    hear(&world, "checkout-0", 2.0, 0.5);
+    receive(&world, "checkout-0", 2.0, 0.5);
     let full = now(poll(&world, "", Some(2.0)).await).await;
     assert_eq!((&full["cpu"], full["services"].is_object()), (&json!({"cores": 2.0, "used": 0.5}), true));
     let start = Instant::now();
-    hear(&world, "checkout-0", 5.0, 0.5);
+    receive(&world, "checkout-0", 5.0, 0.5);
     let held = poll(&world, &version, Some(2.0)).await;
     assert_eq!(answer(held).await.1 - start, GAP, "it was told with the full answer");
     let start = Instant::now();
     let held = poll(&world, &version, Some(5.0)).await;
     advance(Duration::from_millis(1_800)).await;
-    hear(&world, "checkout-0", 5.0, 2.5);
+    receive(&world, "checkout-0", 5.0, 2.5);
     let (told, at) = answer(held).await;
     assert_eq!(
         (told, at - start),
         (json!({"version": version, "cpu": {"cores": 5.0, "used": 1.0}}), Duration::from_secs(5))
     );
-    hear(&world, "checkout-0", 0.0, 2.5);
+    receive(&world, "checkout-0", 0.0, 2.5);
     wait().await;
     assert_eq!(now(poll(&world, &version, Some(5.0)).await).await["cpu"]["cores"], Value::Null);
     assert_eq!(
@@ -244,7 +244,7 @@ async fn a_full_answer_and_the_end_of_a_wait_tell_what_is_known() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_without_a_version_is_told_with_its_first_state() {
     let world = World::empty();
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     let held = poll(&world, "", Some(1.0)).await;
     assert!(!held.is_finished());
     world.publish("services: {a: {}}");
@@ -255,7 +255,7 @@ async fn a_poll_without_a_version_is_told_with_its_first_state() {
 #[tokio::test(start_paused = true)]
 async fn other_proxies_see_nothing_of_it() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     let router = SyncRequest { proxy: PROXY.replace("sidecar", "router"), ..request(&version, None) };
     assert_eq!(answer(send(&world, router).await).await.0, json!("unchanged"));
 }
@@ -263,7 +263,7 @@ async fn other_proxies_see_nothing_of_it() {
 #[tokio::test(start_paused = true)]
 async fn ignores_cores_that_cannot_be() {
     let (world, version) = world().await;
-    hear(&world, "checkout-0", 2.0, 0.0);
+    receive(&world, "checkout-0", 2.0, 0.0);
     for cores in [0.0, -2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         wait().await;
         assert_eq!(now(poll(&world, &version, Some(cores)).await).await["cpu"]["cores"], 2.0, "{cores}");
@@ -280,7 +280,7 @@ async fn news_of_cpu_is_no_news_of_the_state() {
     world.publish("services: {a: {retries: 1}}");
     // It does not take the state, and is stale after 10 s.
     for _ in 0..3 {
-        hear(&world, "checkout-0", 2.0, 0.0);
+        receive(&world, "checkout-0", 2.0, 0.0);
         assert!(now(poll(&world, &version, None).await).await["services"].is_object(), "the state comes first");
         advance(Duration::from_secs(3)).await;
     }
@@ -309,18 +309,18 @@ async fn learns_what_a_request_costs_from_the_reports_that_it_counts() {
         |world: &World| world.store.service_report("a").unwrap().servers[0].cpu.and_then(|cpu| cpu.per_request_us);
     let mut used = 0.0;
     for _ in 0..4 {
-        hear(&world, "checkout-0", 1.0, used);
+        receive(&world, "checkout-0", 1.0, used);
         advance(Duration::from_secs(2)).await;
         used += 1.0;
     }
     let held = send(&world, report(100, Some(4_000))).await;
-    hear(&world, "checkout-0", 1.0, used);
+    receive(&world, "checkout-0", 1.0, used);
     assert_eq!(cost(&world), None, "a held poll is not counted yet");
     let (told, _) = answer(held).await;
     assert_eq!(told["cpu"], json!({"cores": 1.0, "used": 0.5, "perRequestUs": 20_000.0}), "2 s for 100 requests");
     assert_eq!(cost(&world), Some(20_000.0));
     for since in [None, Some(1 << 50)] {
-        hear(&world, "checkout-0", 1.0, used);
+        receive(&world, "checkout-0", 1.0, used);
         let _ = answer(send(&world, report(5, since)).await).await;
     }
     assert_eq!(cost(&world), Some(20_000.0), "of an unknown time");

@@ -100,7 +100,7 @@ impl State {
         self.drop_gone();
         let report = Report { proxy: &poll.proxy, load: &poll.load, span: poll.span() };
         let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
-        self.loads.hear(report, |name| self.catalog.get(name).is_some(), counts, now);
+        self.loads.receive(report, |name| self.catalog.get(name).is_some(), counts, now);
         Ok(self.decide(&poll.proxy, now))
     }
 

@@ -21,13 +21,13 @@ const OBJECT: &str = "cpu.shop.checkout";
 const AGENT: &str = "spiffe://cluster.local/ns/bloc-node/sa/bloc-node-agent";
 
 /// A node agent by hand.
-pub struct Agent {
+pub struct LeaseHolder {
     node: String,
     holder: Holder,
     pub wants: u32,
 }
 
-impl Agent {
+impl LeaseHolder {
     pub fn new(node: impl Into<String>, wants: u32) -> Self {
         Self { node: node.into(), holder: Holder::new(1, BTreeMap::new()), wants }
     }
@@ -47,7 +47,7 @@ impl Agent {
     /// Asks one replica; returns whether it has said something.
     pub async fn step(&mut self, replica: &ControlPlane) -> bool {
         let tolds = ask(replica, &self.asks()).await;
-        tolds.apps.iter().for_each(|told| self.holder.hear(told));
+        tolds.apps.iter().for_each(|told| self.holder.receive(told));
         !tolds.apps.is_empty()
     }
 }
@@ -96,21 +96,21 @@ async fn two_replicas_that_are_asked_at_once_never_give_more_than_the_limit() {
     for replica in replicas {
         ready(replica).await;
     }
-    let mut agents: Vec<Agent> = (0..6).map(|nth| Agent::new(format!("n{nth}"), 0)).collect();
+    let mut agents: Vec<LeaseHolder> = (0..6).map(|nth| LeaseHolder::new(format!("n{nth}"), 0)).collect();
     let (mut moves, mut before) = (0, Vec::new());
     for round in 0..150 {
         for (nth, agent) in agents.iter_mut().enumerate() {
             agent.wants = if (round / 5 + nth) % 3 == 0 { 500_000 } else { 40_000 };
         }
-        let asks: Vec<Asks> = agents.iter_mut().map(Agent::asks).collect();
+        let asks: Vec<Asks> = agents.iter_mut().map(LeaseHolder::asks).collect();
         let asking = asks
             .iter()
             .enumerate()
             .flat_map(|(nth, asks)| replicas.map(|replica| async move { (nth, ask(replica, asks).await) }));
         for (nth, tolds) in futures_util::future::join_all(asking).await {
-            tolds.apps.iter().for_each(|told| agents[nth].holder.hear(told));
+            tolds.apps.iter().for_each(|told| agents[nth].holder.receive(told));
         }
-        let held: Vec<u32> = agents.iter().map(Agent::part).collect();
+        let held: Vec<u32> = agents.iter().map(LeaseHolder::part).collect();
         assert!(held.iter().sum::<u32>() <= 1_000_000, "{round}: {held:?}");
         let written = parts(&cluster).await;
         assert!(written.values().sum::<u64>() <= 1_000_000, "{round}: {written:?}");
@@ -140,7 +140,7 @@ async fn a_record_that_somebody_breaks_is_named_and_left_and_one_that_is_deleted
     let mut cluster = Cluster::start().await;
     let one = cluster.control_plane("one").await;
     ready(&one).await;
-    let mut agent = Agent::new("n1", 600_000);
+    let mut agent = LeaseHolder::new("n1", 600_000);
     until("a part", async || agent.step(&one).await && agent.part() > 0).await;
     let held = agent.part();
     let broken = r#"{"nodes":{"n1":{"life":1,"number":0,"part":1000001}}}"#;
@@ -163,7 +163,7 @@ async fn a_record_that_somebody_breaks_is_named_and_left_and_one_that_is_deleted
     // Without the API server, what needs no write is said.
     cluster.kill_server().await;
     assert!(agent.step(&one).await);
-    let mut new = Agent::new("n2", 100_000);
+    let mut new = LeaseHolder::new("n2", 100_000);
     assert!(!new.step(&one).await);
     assert!(one.metric(r#"bloc_lease_writes_total{result="failed"}"#).await.unwrap() > 0.0);
     cluster.restart_server().await;
@@ -179,7 +179,7 @@ async fn a_silent_node_that_the_cluster_no_longer_has_is_freed_by_a_replica_that
     }
     let one = cluster.control_plane("one").await;
     ready(&one).await;
-    let mut agents = ["here", "silent", "gone"].map(|node| Agent::new(node, 300_000));
+    let mut agents = ["here", "silent", "gone"].map(|node| LeaseHolder::new(node, 300_000));
     let begin = Instant::now();
     while agents.iter().any(|agent| agent.part() == 0) {
         assert!(begin.elapsed() < LIMIT, "no parts");

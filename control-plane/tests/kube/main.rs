@@ -18,7 +18,7 @@ use cluster::{Cluster, ControlPlane, until};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use leases::Agent;
+use leases::LeaseHolder;
 use proxy::Proxy;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -266,7 +266,7 @@ async fn proxies_go_back_for_no_paused_replica_but_for_an_etcd_that_is_put_back(
     };
     let is_sorted = || seen.iter().all(|seen| seen.lock().unwrap().is_sorted());
     all_have(0).await;
-    let mut agent = Agent::new("n1", 300_000);
+    let mut agent = LeaseHolder::new("n1", 300_000);
     until("a part", async || agent.step(&one).await && agent.part() > 0).await;
     cluster.back_up(false).await;
     for pause in [2, 20] {

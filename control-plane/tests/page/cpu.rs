@@ -10,7 +10,7 @@ use std::time::Duration;
 fn tell(store: &Store, node: &str, name: &str, observed: bool, containers: &[Value]) {
     let app = json!({"name": name, "observed": observed, "limit": 4, "free": 1.25, "containers": containers});
     let message = json!({"node": node, "apps": [app]}).to_string();
-    assert!(store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).is_some());
+    assert!(store.receive_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,7 @@ use bloc_policy::sync::{ServerLatency, ServiceCalls, ServiceEvents};
 use std::time::Duration;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
-const SERVICES: &str =
-    "services: {shop: {routing: bid, concurrency: 4, hold: true, capacity: {estimator: static, limit: 10}}, calm: {}, quiet: {}}";
+const SERVICES: &str = "services: {shop: {routing: bid, concurrency: 4, hold: true, capacity: {estimator: static, limit: 10}}, calm: {}, quiet: {}}";
 
 fn load(service: &str, rejected_capacity: u64) -> Load {
     let events = ServiceEvents {

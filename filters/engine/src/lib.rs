@@ -14,7 +14,7 @@
 //! | | |
 //! |---|---|
 //! | [`root`] | the root contexts: configurations, ticks, messages |
-//! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the agent that asks the control plane |
+//! | [`inbound`], [`outbound`], [`attempt`], [`sync_client`] | the filters, and the agent that asks the control plane |
 //! | [`vm`] | the state of one worker, which lives as long as its VM |
 //! | [`reporter`] | the load and the latencies that the leader reports to the control plane |
 //! | [`why`] | the header that tells people why a request was rejected |
@@ -36,7 +36,6 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-pub mod agent;
 pub mod attempt;
 pub mod cluster;
 pub mod clusters;
@@ -66,6 +65,7 @@ pub mod service_metrics;
 pub mod services;
 pub mod status;
 pub mod streams;
+pub mod sync_client;
 pub mod views;
 pub mod vm;
 pub mod why;

@@ -6,7 +6,6 @@
 //! filters. One root context [carries](crate::pace) the ticks, the messages and the calls of the
 //! thread. When it ends, another one takes over.
 
-use crate::agent::Agent;
 use crate::attempt;
 use crate::attempt::Attempt;
 use crate::crash;
@@ -19,6 +18,7 @@ use crate::outbound::OutboundRequest;
 use crate::parameters::PluginId;
 use crate::queue::Turns;
 use crate::service::Service;
+use crate::sync_client::SyncClient;
 use crate::vm::Vm;
 use bloc_policy::config::PluginConfig;
 use bloc_policy::units::Timestamp;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// The filters of one thread.
 pub struct Engine<H: Host> {
     vm: Rc<Vm<H>>,
-    agent: RefCell<Agent<H>>,
+    agent: RefCell<SyncClient<H>>,
     fail_open: FailOpen,
 }
 
@@ -38,7 +38,7 @@ impl<H: Host> Engine<H> {
     pub fn new(host: H) -> Rc<Self> {
         let fail_open = FailOpen::look(&host);
         let vm = Rc::new(Vm::new(host));
-        Rc::new(Self { agent: RefCell::new(Agent::new(&vm)), vm, fail_open })
+        Rc::new(Self { agent: RefCell::new(SyncClient::new(&vm)), vm, fail_open })
     }
 
     /// The thread's state.
@@ -191,7 +191,7 @@ impl<H: Host> Root<H> {
             let Some(message) = Message::decode(&message) else { continue };
             let service = match message {
                 Message::News => {
-                    if !self.engine.agent.borrow_mut().hear() {
+                    if !self.engine.agent.borrow_mut().observe() {
                         vm.pace.hurry(TICK);
                     }
                     continue;

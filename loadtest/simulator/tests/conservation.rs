@@ -125,7 +125,10 @@ fn a_held_queue_leaves_a_place_empty_until_the_sidecar_fills_it_again() {
     assert!((slower - 2.0 / 0.015).abs() < 0.1, "and hands the next over 3 ms after that: {slower}");
     let fewer = busy(r#"{"concurrency":1,"hold":true}"#, 0);
     assert!((fewer - 1.0 / 0.012).abs() < 0.1, "one at a time: {fewer}");
-    assert!((busy(r#"{"concurrency":9,"hold":true}"#, 0) - 200.0).abs() < 0.1, "the application has two places, and queues");
+    assert!(
+        (busy(r#"{"concurrency":9,"hold":true}"#, 0) - 200.0).abs() < 0.1,
+        "the application has two places, and queues"
+    );
 }
 
 #[test]

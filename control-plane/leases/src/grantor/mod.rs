@@ -81,9 +81,9 @@ pub struct Grantor {
 impl Grantor {
     /// Applies a request to the record. Only this node's entry and the flag for a new record
     /// change. The answer is valid once the changed record is written. None: no room for this node.
-    pub fn hear(&mut self, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Option<Told> {
+    pub fn receive(&mut self, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Option<Told> {
         let name = ask.name.clone();
-        if !record.hear(node, life, ask) {
+        if !record.receive(node, life, ask) {
             // An agent that is behind because it lost its disk starts a later life.
             let known = record.entry(node).filter(|known| (known.life, known.number) > (life, ask.number))?;
             let (life, number) = (known.life, known.number);
@@ -123,8 +123,8 @@ impl Grantor {
             self.heard.insert(node.to_owned(), heard);
             return;
         };
-        heard.wants.hear(wants, now);
-        heard.least.hear(least, now);
+        heard.wants.receive(wants, now);
+        heard.least.receive(least, now);
         (heard.own, heard.at) = (ask.own, now);
     }
 
@@ -231,7 +231,7 @@ impl Steady {
         self.last.max(self.present)
     }
 
-    fn hear(&mut self, part: Part, now: Duration) {
+    fn receive(&mut self, part: Part, now: Duration) {
         if part < self.get().scaled(FALLS) {
             *self = Self::new(part, now);
         } else if now.saturating_sub(self.since) >= SPAN {

@@ -28,13 +28,13 @@ impl Lab {
         let mut told = Vec::new();
         for (node, wants) in nodes {
             let known = self.record.entry(node).copied().unwrap_or_default();
-            told.push(self.hear(node, &ask(known.number, known.part.get(), *wants)));
+            told.push(self.receive(node, &ask(known.number, known.part.get(), *wants)));
         }
         told
     }
 
-    fn hear(&mut self, node: &str, ask: &Ask) -> (u32, u32) {
-        let told = self.grantor.hear(&mut self.record, node, 1, ask, self.now).unwrap();
+    fn receive(&mut self, node: &str, ask: &Ask) -> (u32, u32) {
+        let told = self.grantor.receive(&mut self.record, node, 1, ask, self.now).unwrap();
         assert_eq!((told.name.as_str(), told.life, told.number), ("a/b", 1, ask.number));
         (told.part.get(), told.goal.get())
     }
@@ -56,14 +56,14 @@ impl Lab {
     /// The node lowers its part to this.
     fn lower(&mut self, node: &str, to: u32, wants: u32) -> (u32, u32) {
         let number = self.record.entry(node).unwrap().number + 1;
-        self.hear(node, &ask(number, to, wants))
+        self.receive(node, &ask(number, to, wants))
     }
 }
 
 fn lab(nodes: &[(&str, u32)]) -> Lab {
     let mut lab = Lab::default();
     for (node, holds) in nodes {
-        assert!(lab.record.hear(node, 1, &ask(0, *holds, 1)));
+        assert!(lab.record.receive(node, 1, &ask(0, *holds, 1)));
     }
     lab
 }
@@ -85,8 +85,8 @@ fn hears_before_it_gives() {
 fn a_new_record_gives_nothing_until_all_could_say_what_they_hold() {
     let mut lab = Lab { record: Record::new(), ..Lab::default() };
     assert_eq!(lab.seconds(5, &[("a", 500_000)]), [(0, 0)]);
-    assert_eq!(lab.hear("b", &ask(4, 300_000, 300_000)), (300_000, 300_000), "held before");
-    lab.record.hear("b", 1, &ask(5, 0, 0));
+    assert_eq!(lab.receive("b", &ask(4, 300_000, 300_000)), (300_000, 300_000), "held before");
+    lab.record.receive("b", 1, &ask(5, 0, 0));
     assert_eq!(lab.seconds(5, &[("a", 500_000)]), [(0, 0)]);
     assert!(lab.record.is_new());
     assert_eq!(lab.second(&[("a", 500_000)]), [(600_000, 600_000)]);
@@ -106,8 +106,8 @@ fn the_node_with_most_to_spare_leaves_it() {
     let should = 200_000;
     assert_eq!(lab.seconds(4, &nodes), [(300_000, 300_000), (600_000, should), (100_000, 100_000)]);
     assert_eq!(lab.lower("b", 200_000, 100_000), (200_000, 200_000));
-    assert_eq!(lab.hear("a", &ask(0, 300_000, 100_000)), (300_000, 300_000), "is not told");
-    assert_eq!(lab.hear("c", &ask(0, 100_000, 500_000)), (500_000, 500_000));
+    assert_eq!(lab.receive("a", &ask(0, 300_000, 100_000)), (300_000, 300_000), "is not told");
+    assert_eq!(lab.receive("c", &ask(0, 100_000, 500_000)), (500_000, 500_000));
 }
 
 #[test]
@@ -161,12 +161,12 @@ fn no_more_than_the_containers_limits() {
     let mut lab = lab(&[]);
     for _ in 0..4 {
         lab.now += seconds(1.0);
-        lab.hear("a", &own(0, Some(300_000)));
-        lab.hear("b", &own(0, Some(100_000)));
+        lab.receive("a", &own(0, Some(300_000)));
+        lab.receive("b", &own(0, Some(100_000)));
     }
     assert_eq!((lab.record.part("a"), lab.record.part("b")), (part(200_000), part(200_000)));
-    lab.hear("b", &own(200_000, None));
-    lab.hear("a", &own(200_000, Some(300_000)));
+    lab.receive("b", &own(200_000, None));
+    lab.receive("a", &own(200_000, Some(300_000)));
     assert_eq!(lab.record.part("a"), part(500_000), "one has no limit");
 }
 
@@ -175,13 +175,13 @@ fn silent_nodes_keep_what_they_hold_and_those_that_left_are_to_leave_it() {
     let mut lab = lab(&[("a", 0), ("b", 600_000)]);
     assert_eq!(lab.seconds(4, &[("a", 500_000)]), [(400_000, 400_000)]);
     assert_eq!(lab.grantor.silent(&lab.record), ["b"]);
-    assert_eq!(lab.hear("b", &ask(0, 600_000, 0)), (600_000, 0));
+    assert_eq!(lab.receive("b", &ask(0, 600_000, 0)), (600_000, 0));
     assert_eq!(lab.seconds(1, &[("a", 500_000)]), [(400_000, 400_000)]);
-    assert_eq!(lab.hear("b", &ask(1, 0, 0)), (0, 0));
+    assert_eq!(lab.receive("b", &ask(1, 0, 0)), (0, 0));
     assert_eq!(lab.seconds(1, &[("a", 500_000)]), [(1_000_000, 1_000_000)]);
-    assert_eq!(lab.hear("a", &ask(0, 1_000_000, 0)), (1_000_000, 0), "it was heard before");
+    assert_eq!(lab.receive("a", &ask(0, 1_000_000, 0)), (1_000_000, 0), "it was heard before");
     let mut early = self::lab(&[("b", 600_000)]);
-    assert_eq!(early.hear("b", &ask(0, 600_000, 0)), (600_000, 0), "needs no time to hear others");
+    assert_eq!(early.receive("b", &ask(0, 600_000, 0)), (600_000, 0), "needs no time to hear others");
 }
 
 #[test]
@@ -193,26 +193,27 @@ fn what_silent_nodes_hold_is_not_divided() {
 #[test]
 fn late_asks_are_told_how_far_the_record_is() {
     let mut lab = lab(&[]);
-    lab.grantor.hear(&mut lab.record, "a", 7, &ask(3, 0, 1), lab.now);
+    lab.grantor.receive(&mut lab.record, "a", 7, &ask(3, 0, 1), lab.now);
     let record = lab.record.clone();
-    let mut hear = |node, life, number| lab.grantor.hear(&mut lab.record, node, life, &ask(number, 9, 9), lab.now);
+    let mut receive =
+        |node, life, number| lab.grantor.receive(&mut lab.record, node, life, &ask(number, 9, 9), lab.now);
     for (life, number) in [(6, 5), (7, 2)] {
         let told = Told { name: "a/b".into(), life: 7, number: 3, part: Part::ZERO, goal: Part::ZERO };
-        assert_eq!(hear("a", life, number), Some(told));
+        assert_eq!(receive("a", life, number), Some(told));
     }
-    assert_eq!(hear("a", u64::MAX, 0), None);
-    assert_eq!(hear("b", 1, u64::MAX), None);
+    assert_eq!(receive("a", u64::MAX, 0), None);
+    assert_eq!(receive("b", 1, u64::MAX), None);
     assert_eq!(lab.record, record);
 }
 
 #[test]
 fn a_node_lowers_what_the_record_has_no_room_for() {
     let mut lab = lab(&[("a", 700_000)]);
-    assert_eq!(lab.hear("b", &ask(2, 500_000, 500_000)), (500_000, 300_000));
+    assert_eq!(lab.receive("b", &ask(2, 500_000, 500_000)), (500_000, 300_000));
     let written = lab.record.clone();
-    assert_eq!(lab.hear("b", &ask(2, 500_000, 500_000)), (500_000, 300_000));
+    assert_eq!(lab.receive("b", &ask(2, 500_000, 500_000)), (500_000, 300_000));
     assert_eq!(lab.record, written, "one write");
-    assert_eq!(lab.hear("b", &ask(3, 300_000, 500_000)), (300_000, 300_000));
+    assert_eq!(lab.receive("b", &ask(3, 300_000, 500_000)), (300_000, 300_000));
 }
 
 #[test]
@@ -223,8 +224,8 @@ fn a_node_that_claims_all_there_is_gets_half() {
     for _ in 0..5 {
         lab.now += seconds(1.0);
         let holds = lab.record.part("a").get();
-        lab.hear("a", &all(holds));
-        lab.hear("b", &Ask { least: part(1_000_000), ..ask(0, lab.record.part("b").get(), 0) });
+        lab.receive("a", &all(holds));
+        lab.receive("b", &Ask { least: part(1_000_000), ..ask(0, lab.record.part("b").get(), 0) });
     }
     assert_eq!((lab.record.part("a"), lab.record.part("b")), (part(500_000), part(500_000)));
 }
@@ -236,7 +237,7 @@ fn a_node_is_silent_from_exactly_so_long_on() {
     let heard = lab.now;
     for (after, silent) in [(LIVE - Duration::from_millis(1), vec![]), (LIVE, vec!["b"])] {
         lab.now = heard + after;
-        lab.hear("a", &ask(0, 100_000, 1));
+        lab.receive("a", &ask(0, 100_000, 1));
         assert_eq!(lab.grantor.silent(&lab.record), silent, "{after:?}");
     }
 }
@@ -268,8 +269,8 @@ fn what_was_told_to_leave_is_expected_for_exactly_so_long() {
         // The last request has made the plan in which `a` is told.
         let began = lab.now;
         lab.now = began + waits;
-        lab.hear("a", &ask(0, 600_000, 100_000));
-        let (_, now) = lab.hear("b", &ask(0, 300_000, 100_000));
+        lab.receive("a", &ask(0, 600_000, 100_000));
+        let (_, now) = lab.receive("b", &ask(0, 300_000, 100_000));
         assert_eq!(now, goal, "{waits:?}");
     }
 }
@@ -299,10 +300,10 @@ fn with_many_nodes_a_plan_holds_for_a_moment() {
         lab.now += PLAN;
         // This makes a plan.
         let (first, last) = (all[0].0, all[count - 1].0);
-        lab.hear(first, &ask(0, each, each));
-        lab.hear(last, &ask(0, each, 2 * each));
+        lab.receive(first, &ask(0, each, each));
+        lab.receive(last, &ask(0, each, 2 * each));
         lab.now += after;
-        let (_, goal) = lab.hear(first, &ask(0, each, 1));
+        let (_, goal) = lab.receive(first, &ask(0, each, 1));
         assert_eq!(goal == each, is_old, "{count} nodes after {after:?}: {goal}");
     }
 }
@@ -312,7 +313,7 @@ fn keeps_the_largest_for_ten_to_twenty_seconds() {
     let part = Part::millionths;
     let mut need = Steady::new(part(100), Duration::ZERO);
     for (second, value, kept) in [(1, 106, 106), (2, 98, 106), (10, 99, 106), (19, 98, 106), (20, 100, 100)] {
-        need.hear(part(value), Duration::from_secs(second));
+        need.receive(part(value), Duration::from_secs(second));
         assert_eq!(need.get(), part(kept), "after {second} s");
     }
 }
@@ -320,8 +321,8 @@ fn keeps_the_largest_for_ten_to_twenty_seconds() {
 #[test]
 fn a_large_fall_counts_at_once() {
     let mut need = Steady::new(Part::millionths(100), Duration::ZERO);
-    need.hear(Part::millionths(92), Duration::from_secs(1));
+    need.receive(Part::millionths(92), Duration::from_secs(1));
     assert_eq!(need.get(), Part::millionths(100));
-    need.hear(Part::millionths(91), Duration::from_secs(1));
+    need.receive(Part::millionths(91), Duration::from_secs(1));
     assert_eq!(need.get(), Part::millionths(91));
 }

@@ -55,7 +55,7 @@ impl Holder {
     }
 
     /// Applies the answer of a replica.
-    pub fn hear(&mut self, told: &Told) {
+    pub fn receive(&mut self, told: &Told) {
         let held = self.apps.get(&told.name).copied().unwrap_or_default();
         if (told.life, told.number) > (self.life, held.number) {
             self.follow(told.life);

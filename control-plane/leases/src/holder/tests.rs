@@ -45,7 +45,7 @@ fn hears_only_what_is_said_to_its_life_and_number() {
         (told(6, 9, 600, 600), (7, 1, 400, 400)),
     ] {
         let mut holder = holder();
-        holder.hear(&says);
+        holder.receive(&says);
         assert_eq!(state(&holder), then, "{says:?}");
     }
 }
@@ -54,12 +54,12 @@ fn hears_only_what_is_said_to_its_life_and_number() {
 fn begins_a_later_life_if_somebody_has_counted_on() {
     for (life, number) in [(7, 2), (8, 0), (8, u64::MAX)] {
         let mut holder = holder();
-        holder.hear(&told(life, number, 600, 600));
+        holder.receive(&told(life, number, 600, 600));
         assert_eq!(state(&holder), (life + 1 + 7, 0, 400, 400), "no part is taken with it");
     }
     let mut holder = holder();
     for life in [MOST_COUNT, u64::MAX] {
-        holder.hear(&told(life, 0, 600, 600));
+        holder.receive(&told(life, 0, 600, 600));
         assert_eq!(state(&holder), (7, 1, 400, 400), "no replica would take a later one");
     }
 }
@@ -68,7 +68,7 @@ fn begins_a_later_life_if_somebody_has_counted_on() {
 fn agents_that_follow_the_same_life_differ() {
     let follow = |life| {
         let mut holder = Holder::new(life, BTreeMap::new());
-        holder.hear(&told(2_000_000, 0, 0, 0));
+        holder.receive(&told(2_000_000, 0, 0, 0));
         holder.life()
     };
     assert_ne!(follow(1_000_000), follow(1_000_001));
@@ -84,7 +84,7 @@ fn counts_each_fall_also_of_an_application_that_is_left_and_comes_back() {
     }
     holder.lower(APP, Part::ZERO);
     assert_eq!((state(&holder), holder.parts()), ((7, 2, 0, 0), BTreeMap::new()));
-    holder.hear(&told(7, 2, 300, 300));
+    holder.receive(&told(7, 2, 300, 300));
     assert_eq!(state(&holder), (7, 2, 300, 300));
     holder.lower("c/d", part(1));
     assert_eq!(holder.lease("c/d"), Lease::default());

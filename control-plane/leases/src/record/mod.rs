@@ -132,7 +132,7 @@ impl Record {
     }
 
     /// Updates a node's entry. Returns false if the request is outdated or there is no room.
-    pub(crate) fn hear(&mut self, node: &str, life: u64, ask: &Ask) -> bool {
+    pub(crate) fn receive(&mut self, node: &str, life: u64, ask: &Ask) -> bool {
         if life > MOST_COUNT || ask.number > MOST_COUNT {
             return false;
         }

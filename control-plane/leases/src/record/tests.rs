@@ -20,7 +20,7 @@ fn known() -> Record {
 /// What the record has for `a` after this request.
 fn after(life: u64, ask: &Ask) -> (bool, Option<(u64, u64, u32, u32)>) {
     let mut record = known();
-    let heard = record.hear("a", life, ask);
+    let heard = record.receive("a", life, ask);
     assert!(record.held() <= Part::WHOLE);
     (heard, record.entry("a").map(|entry| (entry.life, entry.number, entry.part.get(), entry.over.get())))
 }
@@ -46,11 +46,11 @@ fn a_node_may_claim_what_is_free() {
     assert_eq!(after(7, &ask(5, 600_000, 1)), (true, Some((7, 5, 500_000, 100_000))));
     assert_eq!(after(7, &ask(6, 600_000, 1)), (true, Some((7, 6, 500_000, 100_000))));
     let mut record = known();
-    assert!(record.hear("c", 1, &ask(3, 600_000, 0)));
+    assert!(record.receive("c", 1, &ask(3, 600_000, 0)));
     assert_eq!(record.entry("c"), Some(&Entry { life: 1, number: 3, part: part(100_000), over: part(500_000) }));
     assert_eq!((record.held(), record.free_part()), (Part::WHOLE, Part::ZERO));
     // The excess ends with the fall that was asked for.
-    assert!(record.hear("c", 1, &ask(4, 100_000, 0)));
+    assert!(record.receive("c", 1, &ask(4, 100_000, 0)));
     assert_eq!(record.entry("c"), Some(&Entry { life: 1, number: 4, part: part(100_000), over: Part::ZERO }));
 }
 
@@ -61,7 +61,7 @@ fn a_node_that_holds_and_wants_nothing_has_no_entry() {
     assert_eq!(after(7, &Ask { least: part(1), ..ask(6, 0, 0) }), (true, Some((7, 6, 0, 0))));
     assert_eq!(after(7, &ask(5, 0, 0)), (true, Some((7, 5, 400_000, 0))), "it still holds something");
     let mut record = known();
-    assert!(record.hear("c", 1, &ask(0, 0, 0)));
+    assert!(record.receive("c", 1, &ask(0, 0, 0)));
     assert!(record.entry("c").is_none());
     record.free("a");
     record.free("b");
@@ -105,13 +105,13 @@ fn there_is_room_for_2_000_nodes_with_names_of_45_bytes() {
     assert_eq!(name(0).len(), 45);
     let mut record = Record::default();
     for number in 0..MOST_NODES {
-        assert!(record.hear(&name(number), 1_764_200_000_000, &ask(1_000_000, 500, 1)), "{number}");
+        assert!(record.receive(&name(number), 1_764_200_000_000, &ask(1_000_000, 500, 1)), "{number}");
     }
-    assert!(!record.hear("one-more", 1, &ask(0, 0, 1)));
-    assert!(record.hear("one-more", 1, &ask(0, 0, 0)), "needs no room");
-    assert!(record.hear(&name(7), 1_764_200_000_001, &ask(0, 500, 1)), "has its room");
+    assert!(!record.receive("one-more", 1, &ask(0, 0, 1)));
+    assert!(record.receive("one-more", 1, &ask(0, 0, 0)), "needs no room");
+    assert!(record.receive(&name(7), 1_764_200_000_001, &ask(0, 500, 1)), "has its room");
     record.free(&name(3));
-    assert!(record.hear("one-more", 1, &ask(0, 0, 1)), "there is room again");
+    assert!(record.receive("one-more", 1, &ask(0, 0, 1)), "there is room again");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_annotation_stays_below_256_kib_with_the_largest_numbers() {
         let entry = Entry { life: MOST_COUNT, number: MOST_COUNT, part: part(500_000), over: part(500_000) };
         let mut record = Record::default();
         let names: Vec<String> = (0..MOST_NODES).map(|number| format!("{number:0>length$}")).collect();
-        let taken = names.iter().filter(|name| record.hear(name, MOST_COUNT, &largest)).count();
+        let taken = names.iter().filter(|name| record.receive(name, MOST_COUNT, &largest)).count();
         assert_eq!((taken, record.bytes()), (count, count * (length + ENTRY_BYTES)), "{length}");
         // The first one holds all. A record whose parts do not fit is no larger than this.
         for name in &names[..count] {
@@ -135,7 +135,7 @@ fn the_annotation_stays_below_256_kib_with_the_largest_numbers() {
     // Each byte counts as six.
     let mut record = Record::default();
     let hostile = (0..2_000_u32).map(|number| format!("{}{number}", "\u{1}\"\\".repeat(60)));
-    let count = hostile.filter(|name| record.hear(name, MOST_COUNT, &largest)).count();
+    let count = hostile.filter(|name| record.receive(name, MOST_COUNT, &largest)).count();
     assert!(count > 100 && annotation(&record) < 256 << 10, "{count}");
 }
 
@@ -143,7 +143,7 @@ fn the_annotation_stays_below_256_kib_with_the_largest_numbers() {
 fn the_sums_follow_each_change() {
     let mut record = known();
     record.raise("a", part(450_000));
-    assert!(record.hear("a", 8, &ask(1, 100_000, 1)) && record.hear("c", 1, &ask(0, 0, 5)));
+    assert!(record.receive("a", 8, &ask(1, 100_000, 1)) && record.receive("c", 1, &ask(0, 0, 5)));
     record.free("b");
     let read: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
     assert_eq!((read.held(), read.bytes()), (part(100_000), 2 * (1 + ENTRY_BYTES)));

@@ -111,9 +111,9 @@ impl Node {
         Some(Asks { node: self.name.clone(), life: holder.life(), apps })
     }
 
-    pub fn hear(&mut self, tolds: &Tolds) {
+    pub fn receive(&mut self, tolds: &Tolds) {
         if let Some(holder) = &mut self.holder {
-            tolds.apps.iter().for_each(|told| holder.hear(told));
+            tolds.apps.iter().for_each(|told| holder.receive(told));
         }
     }
 }

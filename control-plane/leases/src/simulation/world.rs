@@ -205,7 +205,7 @@ impl World {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::Asks(replica, asks) => self.answer(replica, &asks),
-            Message::Tolds(node, tolds) => self.nodes[node].hear(&tolds),
+            Message::Tolds(node, tolds) => self.nodes[node].receive(&tolds),
             Message::Cache(replica, version, record) => {
                 let replica = &mut self.replicas[replica];
                 if version > replica.version {
@@ -220,7 +220,7 @@ impl World {
         let mut record = one.cache.clone();
         let mut tolds = Tolds::default();
         for ask in &asks.apps {
-            let told = one.grantor.hear(&mut record, &asks.node, asks.life, ask, self.now - one.started);
+            let told = one.grantor.receive(&mut record, &asks.node, asks.life, ask, self.now - one.started);
             tolds.apps.extend(told);
         }
         let written = record == one.cache || self.write(replica, record);

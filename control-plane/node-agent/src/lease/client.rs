@@ -58,7 +58,7 @@ pub async fn ask(mut asker: Asker, leases: Leases, failed: impl Fn(&'static str,
             wants.store(!asks.is_empty(), Relaxed);
             if !asks.is_empty() {
                 let replicas = addresses.borrow().clone();
-                leases.hear(&asker.ask_all(&client, &replicas, &asks, &failed).await);
+                leases.receive(&asker.ask_all(&client, &replicas, &asks, &failed).await);
             }
         }
     };

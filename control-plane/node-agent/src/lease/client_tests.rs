@@ -321,7 +321,7 @@ async fn each_replica_is_asked_and_one_that_hangs_is_left_alone() {
     let mut round = async || {
         let asks = asker.due(&leases, &failed).await;
         let heard = asker.ask_all(&client, &[good.address, bad.address], &asks, &failed).await;
-        leases.hear(&heard);
+        leases.receive(&heard);
         heard.iter().map(Option::is_some).collect::<Vec<_>>()
     };
     assert_eq!(round().await, [true, false]);

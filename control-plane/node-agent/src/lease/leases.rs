@@ -158,12 +158,12 @@ impl Leases {
     }
 
     /// Applies the answers of the replicas; none: no answer.
-    pub(crate) fn hear(&self, answers: &[Option<Vec<Told>>]) {
+    pub(crate) fn receive(&self, answers: &[Option<Vec<Told>>]) {
         let now = Instant::now();
         let mut state = lock(&self.state);
         let life = state.holder.life();
         for told in agreed(answers) {
-            state.holder.hear(&told);
+            state.holder.receive(&told);
             if let Some(said) = state.said.get_mut(&told.name) {
                 *said = now;
             }

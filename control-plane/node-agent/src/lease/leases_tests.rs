@@ -36,7 +36,7 @@ fn tell(leases: &Leases, replicas: &[(u32, u32)]) {
     let answer = |(of, goal): &(u32, u32)| {
         Some(due.asks.iter().map(|ask| told(ask, due.contents.life, *of, *goal)).collect::<Vec<_>>())
     };
-    leases.hear(&replicas.iter().map(answer).collect::<Vec<_>>());
+    leases.receive(&replicas.iter().map(answer).collect::<Vec<_>>());
 }
 
 /// Number, part and needs of the present requests.
@@ -92,7 +92,7 @@ fn what_was_said_before_a_fall_is_not_taken_up_again() {
     let before = leases.due();
     tell(&leases, &[(500, 200)]);
     leases.settle(used(200, lease(500, 200)), || false);
-    leases.hear(&[Some(vec![told(&before.asks[0], before.contents.life, 500, 500)])]);
+    leases.receive(&[Some(vec![told(&before.asks[0], before.contents.life, 500, 500)])]);
     assert_eq!(leases.lease(A), lease(200, 200));
 }
 
@@ -103,17 +103,17 @@ fn what_is_left_is_given_back_until_all_replicas_know() {
     leases.settle(BTreeMap::new(), || false);
     assert_eq!(asked(&leases), [(1, 0, 0, 0)]);
     assert_eq!(leases.due().contents.parts, BTreeMap::from([(A.to_owned(), Part::ZERO)]));
-    leases.hear(&[]);
-    leases.hear(&[None]);
-    leases.hear(&[Some(vec![])]);
+    leases.receive(&[]);
+    leases.receive(&[None]);
+    leases.receive(&[Some(vec![])]);
     tell(&leases, &[(0, 0), (500, 500)]);
     leases.settle(BTreeMap::new(), || false);
     assert_eq!(asked(&leases), [(2, 0, 0, 0)], "one replica has said that it holds something");
     let due = leases.due();
     let knows = told(&due.asks[0], due.contents.life, 0, 0);
-    leases.hear(&[Some(vec![knows.clone()]), None]);
-    leases.hear(&[Some(vec![Told { number: 1, ..knows.clone() }])]);
-    leases.hear(&[Some(vec![Told { life: 1, ..knows }])]);
+    leases.receive(&[Some(vec![knows.clone()]), None]);
+    leases.receive(&[Some(vec![Told { number: 1, ..knows.clone() }])]);
+    leases.receive(&[Some(vec![Told { life: 1, ..knows }])]);
     assert_eq!(asked(&leases).len(), 1);
     tell(&leases, &[(0, 0), (0, 0)]);
     assert_eq!((asked(&leases), leases.due().contents.parts), (vec![], BTreeMap::new()));
@@ -144,7 +144,7 @@ fn an_agent_that_has_lost_its_disk_begins_a_later_life() {
     let leases = Leases::new(&saved(0, &[]));
     leases.settle(used(0, lease(0, 0)), || false);
     let life = leases.due().contents.life;
-    leases.hear(&[Some(vec![told(&leases.due().asks[0], life + 9, 0, 0)])]);
+    leases.receive(&[Some(vec![told(&leases.due().asks[0], life + 9, 0, 0)])]);
     assert!(leases.due().contents.life > life + 9);
 }
 
@@ -192,7 +192,7 @@ fn a_later_life_is_followed_in_any_order() {
         let due = leases.due();
         let life = due.contents.life;
         let answer = |nth| told(&due.asks[0], if nth == later { life + 9 } else { life }, 500, 500);
-        leases.hear(&[Some(vec![answer(0)]), Some(vec![answer(1)])]);
+        leases.receive(&[Some(vec![answer(0)]), Some(vec![answer(1)])]);
         assert!(leases.due().contents.life > life + 9);
     }
 }
@@ -218,8 +218,8 @@ fn until_all_is_said(leases: &Leases, record: &mut Record) -> usize {
             return round as usize;
         }
         let now = Duration::from_secs(100 + round);
-        let hear = |ask| grantor.hear(record, "n1", due.contents.life, ask, now);
-        leases.hear(&[Some(due.asks.iter().filter_map(hear).collect())]);
+        let receive = |ask| grantor.receive(record, "n1", due.contents.life, ask, now);
+        leases.receive(&[Some(due.asks.iter().filter_map(receive).collect())]);
     }
     panic!("{record:?}");
 }
@@ -253,7 +253,7 @@ fn in_a_later_life_applications_without_containers_are_asked_about_again() {
     leases.meet([B].into_iter());
     assert_eq!(names(&leases), [A]);
     let due = leases.due();
-    leases.hear(&[Some(vec![told(&due.asks[0], due.contents.life + 1, 0, 0)])]);
+    leases.receive(&[Some(vec![told(&due.asks[0], due.contents.life + 1, 0, 0)])]);
     leases.meet([B].into_iter());
     assert_eq!(names(&leases), [A, B]);
 }

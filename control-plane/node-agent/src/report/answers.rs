@@ -26,7 +26,7 @@ pub(super) struct Bases(BTreeMap<(String, PodName), (Duration, Answers)>);
 
 impl Bases {
     /// Applies answers about these pods, asked for at `asked`. Returns how much the sums grew.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         said: Vec<CpuAnswer>,
         asks: &BTreeSet<PodName>,

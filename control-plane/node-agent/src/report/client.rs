@@ -97,7 +97,7 @@ async fn ask_all(
             said.extend(answers);
             error.into_iter().for_each(failed);
         }
-        put(heard, bases.hear(said, &asks, asked), &asks);
+        put(heard, bases.receive(said, &asks, asked), &asks);
     }
 }
 

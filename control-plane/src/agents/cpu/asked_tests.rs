@@ -41,11 +41,11 @@ fn counts_the_responses_of_all_services_since_the_first_question() {
     let (mut cpus, at) = table();
     cpus.asks.add("a.shop", &[load(&[(1, 5)], 500)]);
     assert_eq!(answers(&cpus, &["a"]), []);
-    assert!(cpus.hear(&asks(&["b", "a"]), at(0.0)));
+    assert!(cpus.receive(&asks(&["b", "a"]), at(0.0)));
     assert_eq!(answers(&cpus, &["a"]), [("a.shop".to_owned(), 0, 0.0)], "not what was before");
     cpus.asks.add("a.shop", &[load(&[(1, 5), (9, 2)], 1_500_000), load(&[(3, 4)], 250_001), ServiceLoad::default()]);
     cpus.asks.add("c.shop", &[load(&[(1, 5)], 500)]);
-    assert!(cpus.hear(&asks(&["a"]), at(1.0)));
+    assert!(cpus.receive(&asks(&["a"]), at(1.0)));
     cpus.asks.add("a.shop", &[load(&[(1, 1)], 1)]);
     let both = [("b.shop".to_owned(), 0, 0.0), ("a.shop".to_owned(), 12, 1.750_002)];
     assert_eq!(answers(&cpus, &["b", "c", "a"]), both, "in the order of the question");
@@ -56,7 +56,7 @@ fn counts_the_responses_of_all_services_since_the_first_question() {
 #[test]
 fn sums_that_would_be_too_large_begin_at_0() {
     let (mut cpus, at) = table();
-    cpus.hear(&asks(&["a"]), at(0.0));
+    cpus.receive(&asks(&["a"]), at(0.0));
     let mut add = |count, micros| {
         cpus.asks.add("a.shop", &[load(&[(1, count)], micros)]);
         let [(_, count, seconds)] = answers(&cpus, &["a"])[..] else { panic!("one pod") };
@@ -72,33 +72,33 @@ fn sums_that_would_be_too_large_begin_at_0() {
 #[test]
 fn a_pod_that_is_not_asked_for_within_15_seconds_begins_at_0() {
     let (mut cpus, at) = table();
-    cpus.hear(&asks(&["a", "b"]), at(0.0));
+    cpus.receive(&asks(&["a", "b"]), at(0.0));
     cpus.asks.add("a.shop", &[load(&[(1, 5)], 500)]);
-    cpus.hear(&asks(&["a"]), at(14.9));
+    cpus.receive(&asks(&["a"]), at(14.9));
     assert_eq!(answers(&cpus, &["a"])[0].1, 5);
     let known = |cpus: &Cpus, seconds| (cpus.asks.count(at(seconds)), cpus.asks.is_asked("a.shop", at(seconds)));
     assert_eq!([known(&cpus, 14.999), known(&cpus, 15.0)], [(2, true), (1, true)]);
     assert_eq!([known(&cpus, 29.8), known(&cpus, 29.9)], [(1, true), (0, false)]);
     assert!(!cpus.asks.is_asked("c.shop", at(0.0)));
     // A sweep just before.
-    cpus.hear(&asks(&[]), at(29.5));
+    cpus.receive(&asks(&[]), at(29.5));
     let taken = cpus.taken();
-    cpus.hear(&asks(&["a"]), at(29.9));
+    cpus.receive(&asks(&["a"]), at(29.9));
     assert_eq!((answers(&cpus, &["a"])[0].1, cpus.taken()), (0, taken), "also if nothing is swept");
 }
 
 #[test]
 fn takes_memory_until_it_is_forgotten() {
     let (mut cpus, at) = table();
-    cpus.hear(&asks(&[]), at(0.0));
+    cpus.receive(&asks(&[]), at(0.0));
     let none = cpus.taken();
-    cpus.hear(&asks(&["a", "bcd"]), at(1.0));
+    cpus.receive(&asks(&["a", "bcd"]), at(1.0));
     assert_eq!(cpus.taken(), none + 2 * 128 + 6 + 8);
-    cpus.hear(&asks(&["a"]), at(2.0));
+    cpus.receive(&asks(&["a"]), at(2.0));
     assert_eq!(cpus.taken(), none + 2 * 128 + 6 + 8);
-    cpus.hear(&asks(&[]), at(16.0));
+    cpus.receive(&asks(&[]), at(16.0));
     assert_eq!(cpus.taken(), none + 128 + 6);
-    cpus.hear(&asks(&[]), at(17.0));
+    cpus.receive(&asks(&[]), at(17.0));
     assert_eq!(cpus.taken(), none);
 }
 
@@ -107,20 +107,20 @@ fn whom_there_is_no_room_for_is_not_counted() {
     let (mut cpus, at) = table();
     let name = "a".repeat(245);
     let each = 128 + 245 + 5 + 5;
-    assert!(cpus.hear(&asks(&[]), at(0.0)));
+    assert!(cpus.receive(&asks(&[]), at(0.0)));
     let fit = (MOST_BYTES - cpus.taken()) / each;
     for from in (0..fit).step_by(1_000) {
         let names: Vec<String> = (from..fit.min(from + 1_000)).map(|i| format!("{name}{i:05}")).collect();
-        assert!(cpus.hear(&asks(&names.iter().map(String::as_str).collect::<Vec<_>>()), at(0.0)));
+        assert!(cpus.receive(&asks(&names.iter().map(String::as_str).collect::<Vec<_>>()), at(0.0)));
     }
     let rest = MOST_BYTES - cpus.taken();
     assert!((1..each).contains(&rest), "{rest}");
     let (long, known) = (format!("{name}x0000"), format!("{name}00000"));
     let short = "b".repeat(rest.saturating_sub(128 + 5).max(1));
     // Pods before and after the one without room count.
-    assert!(!cpus.hear(&asks(&[&known, &long, &known]), at(1.0)));
+    assert!(!cpus.receive(&asks(&[&known, &long, &known]), at(1.0)));
     assert!(!cpus.asks.is_asked(&format!("{long}.shop"), at(1.0)));
     assert_eq!((cpus.asks.is_asked(&format!("{known}.shop"), at(15.9)), cpus.asks.count(at(15.9))), (true, 1));
-    assert_eq!(cpus.hear(&asks(&[&short]), at(1.0)), rest > 128 + 5);
-    assert!(cpus.hear(&asks(&[&long]), at(15.9)), "others are forgotten");
+    assert_eq!(cpus.receive(&asks(&[&short]), at(1.0)), rest > 128 + 5);
+    assert!(cpus.receive(&asks(&[&long]), at(15.9)), "others are forgotten");
 }

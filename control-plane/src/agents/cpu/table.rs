@@ -101,14 +101,14 @@ impl Cpus {
     }
 
     /// Takes an agent's message. False if there was no room for all of it: the rest is dropped.
-    pub fn hear(&mut self, message: &CpuMessage, now: Instant) -> bool {
+    pub fn receive(&mut self, message: &CpuMessage, now: Instant) -> bool {
         self.sweep(now);
-        let mut room = self.hear_node(&message.node, now);
+        let mut room = self.receive_node(&message.node, now);
         for pod in &message.pods {
-            room &= self.hear_pod(pod, now);
+            room &= self.receive_pod(pod, now);
         }
         for app in &message.apps {
-            room &= self.hear_app(&message.node, app, now);
+            room &= self.receive_app(&message.node, app, now);
         }
         for pod in &message.asks {
             room &= self.asks.ask(pod.key(), &self.memory, now);
@@ -116,7 +116,7 @@ impl Cpus {
         room
     }
 
-    fn hear_node(&mut self, node: &str, now: Instant) -> bool {
+    fn receive_node(&mut self, node: &str, now: Instant) -> bool {
         if let Some((heard, _)) = self.nodes.get_mut(node) {
             *heard = now;
             return true;
@@ -126,7 +126,7 @@ impl Cpus {
         true
     }
 
-    fn hear_pod(&mut self, said: &PodCpu, now: Instant) -> bool {
+    fn receive_pod(&mut self, said: &PodCpu, now: Instant) -> bool {
         let key = said.key();
         let pod = match self.pods.entry(key) {
             Entry::Occupied(pod) => pod.into_mut(),
@@ -144,7 +144,7 @@ impl Cpus {
         true
     }
 
-    fn hear_app(&mut self, node: &str, app: &AppCpu, now: Instant) -> bool {
+    fn receive_app(&mut self, node: &str, app: &AppCpu, now: Instant) -> bool {
         let key = (app.name.clone(), node.to_owned());
         self.apps.remove(&key);
         let containers = app.containers.iter().map(|of| CONTAINER + of.pod.len() + of.container.len());

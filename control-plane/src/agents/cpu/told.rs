@@ -90,8 +90,8 @@ impl State {
 
     /// Takes a node agent's message and wakes the polls that it concerns. Returns what it asks for;
     /// `None` if there was no room for all of it.
-    pub fn hear_cpu(&mut self, message: &CpuMessage, now: Instant) -> Option<Vec<PodAnswers>> {
-        let room = self.cpus.hear(message, now);
+    pub fn receive_cpu(&mut self, message: &CpuMessage, now: Instant) -> Option<Vec<PodAnswers>> {
+        let room = self.cpus.receive(message, now);
         for pod in message.pods.iter().map(|pod| pod.key()) {
             if let (Known::Is(cpu), _) = self.cpus.of(&pod, now) {
                 self.polls.wake_pod(&pod, |has| differs(has, cpu.cores));
@@ -104,7 +104,7 @@ impl State {
 impl Store {
     /// Takes a checked message of a node agent. Returns what it asks for; `None` if there was no
     /// room for all of it.
-    pub fn hear_cpu(&self, message: &CpuMessage) -> Option<Vec<PodAnswers>> {
-        self.lock().state.hear_cpu(message, Instant::now())
+    pub fn receive_cpu(&self, message: &CpuMessage) -> Option<Vec<PodAnswers>> {
+        self.lock().state.receive_cpu(message, Instant::now())
     }
 }

@@ -85,11 +85,11 @@ impl App {
     }
 
     /// Hears an ask, given the known record.
-    pub fn hear(&self, known: &Known, node: &str, life: u64, ask: Ask, now: Duration) -> Said {
+    pub fn receive(&self, known: &Known, node: &str, life: u64, ask: Ask, now: Duration) -> Said {
         let mut state = lock(&self.state);
         state.asked = now;
         let mut record = (*known.record).clone();
-        match hear(&mut state.grantor, &mut record, node, life, &ask, now) {
+        match receive(&mut state.grantor, &mut record, node, life, &ask, now) {
             Ok(_) if record != *known.record => {}
             answer => return Said::Now(answer),
         }
@@ -146,7 +146,7 @@ impl App {
             if record.entry(&node).is_none() && !ask.is_nothing() && !may_begin(&node) {
                 return (answer, Err(Unsaid::NoRoom));
             }
-            (answer, hear(&mut state.grantor, &mut record, &node, life, &ask, now))
+            (answer, receive(&mut state.grantor, &mut record, &node, life, &ask, now))
         });
         let answers = answers.collect();
         Heard { record, answers }
@@ -178,8 +178,8 @@ impl Heard {
     }
 }
 
-fn hear(grantor: &mut Grantor, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Answer {
-    grantor.hear(record, node, life, ask, now).ok_or(Unsaid::NoRoom)
+fn receive(grantor: &mut Grantor, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Answer {
+    grantor.receive(record, node, life, ask, now).ok_or(Unsaid::NoRoom)
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn later(app: &App, known: &Known, ask: Ask) -> oneshot::Receiver<Answer> {
-        match app.hear(known, "n", 1, ask, Duration::ZERO) {
+        match app.receive(known, "n", 1, ask, Duration::ZERO) {
             Said::Later(receiver, _) => receiver,
             Said::Now(answer) => panic!("{answer:?}"),
         }
@@ -210,7 +210,7 @@ mod tests {
         let mut first = later(&app, &known, ask(1, 300_000));
         let mut second = later(&app, &known, ask(2, 200_000));
         assert!(first.try_recv().is_err(), "nobody waits for it");
-        let late = app.hear(&known, "n", 1, ask(1, 300_000), Duration::ZERO);
+        let late = app.receive(&known, "n", 1, ask(1, 300_000), Duration::ZERO);
         assert!(matches!(late, Said::Now(Err(Unsaid::Late))));
         let heard = app.apply(app.take().unwrap(), &known, |_| true, |_| true, Duration::ZERO);
         assert_eq!(heard.record.part("n").get(), 200_000);
@@ -238,7 +238,7 @@ mod tests {
         let text = format!(r#"{{"nodes":{{{}}}}}"#, record.collect::<Vec<_>>().join(","));
         let record: Record = serde_json::from_str(&text).unwrap();
         let (app, known) = (app(), Known { record: record.into(), version: None });
-        let said = |known: &Known, count: u64| app.hear(known, "n", count, ask(count, 0), Duration::ZERO);
+        let said = |known: &Known, count: u64| app.receive(known, "n", count, ask(count, 0), Duration::ZERO);
         assert!(matches!(said(&known, 1), Said::Now(Err(Unsaid::NoRoom))));
         assert!(matches!(said(&Known::default(), 1 << 53), Said::Now(Err(Unsaid::NoRoom))));
     }

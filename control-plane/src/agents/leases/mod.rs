@@ -5,7 +5,7 @@
 //! since (`adr/0006-leases.md`).
 //!
 //! ```text
-//! ask ─► the known record ─► Grantor::hear on a copy ─┬─ unchanged ───────────────────► answer
+//! ask ─► the known record ─► Grantor::receive on a copy ─┬─ unchanged ───────────────────► answer
 //!                                                     └─ changed ─► write ─ok─► answer
 //!                                                                     └─ conflict: no answer
 //! ```

@@ -100,8 +100,8 @@ impl Leases {
         self.nodes(|nodes| nodes.heard(&node, now));
         let deadline = Instant::now() + PATIENCE;
         let may_begin = LazyCell::new(|| room::may_begin(self.store(), &node));
-        let hear = |ask: Ask| (ask.name.clone(), self.hear(&node, life, ask, || *may_begin, now));
-        let said: Vec<(String, Said)> = apps.into_iter().map(hear).collect();
+        let receive = |ask: Ask| (ask.name.clone(), self.receive(&node, life, ask, || *may_begin, now));
+        let said: Vec<(String, Said)> = apps.into_iter().map(receive).collect();
         let mut tolds = Tolds::default();
         for (app, said) in said {
             let answer = match said {
@@ -129,12 +129,12 @@ impl Leases {
         self.0.logged.due(what, Instant::now()).is_some()
     }
 
-    fn hear(&self, node: &str, life: u64, ask: Ask, may_begin: impl Fn() -> bool, now: Duration) -> Said {
+    fn receive(&self, node: &str, life: u64, ask: Ask, may_begin: impl Fn() -> bool, now: Duration) -> Said {
         let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
         if known.record.entry(node).is_none() {
             if ask.is_nothing() && !lock(&self.0.apps).contains_key(&*ask.name) {
                 // Remembering it would change the record, and cause a write.
-                let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
+                let told = Grantor::default().receive(&mut (*known.record).clone(), node, life, &ask, now);
                 return Said::Now(told.ok_or(Unsaid::NoRoom));
             }
             if !ask.is_nothing() && !may_begin() {
@@ -142,7 +142,7 @@ impl Leases {
             }
         }
         let Some((name, app)) = self.app(&ask.name, node, now) else { return Said::Now(Err(Unsaid::NoRoom)) };
-        let said = app.hear(&known, node, life, ask, now);
+        let said = app.receive(&known, node, life, ask, now);
         if matches!(said, Said::Later(_, true)) {
             tokio::spawn(self.clone().write(name, app));
         }

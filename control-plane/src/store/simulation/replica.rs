@@ -166,13 +166,13 @@ impl Replica {
     }
 
     /// The agent reports the cores of a proxy's pod.
-    pub(super) fn hear_agent(&mut self, proxy: usize, cores: f64, now: Instant) {
+    pub(super) fn receive_agent(&mut self, proxy: usize, cores: f64, now: Instant) {
         let (namespace, name) = ("shop".to_owned(), format!("proxy-{proxy}"));
         let pods = vec![PodCpu { namespace, name, cores: Some(cores), used_seconds: 0.0 }];
-        self.state.hear_cpu(&CpuMessage { node: "n".into(), pods, ..CpuMessage::default() }, now);
+        self.state.receive_cpu(&CpuMessage { node: "n".into(), pods, ..CpuMessage::default() }, now);
     }
 
-    pub(super) fn hear(&mut self, poll: Poll, from: Return, now: Instant) -> Option<Reply> {
+    pub(super) fn receive(&mut self, poll: Poll, from: Return, now: Instant) -> Option<Reply> {
         let version = poll.version.clone();
         self.came.entry((from.0, version.as_ref().map(Version::to_string).unwrap_or_default())).or_insert(now);
         match self.state.arrive(&poll, now) {

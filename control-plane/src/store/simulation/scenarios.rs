@@ -122,7 +122,7 @@ impl World {
         }
         let mut answers = Vec::new();
         while let Some((poll, from)) = node.inbox.pop_front() {
-            match node.replica.hear(poll, from, now) {
+            match node.replica.receive(poll, from, now) {
                 Some(reply) => answers.push((from, reply)),
                 None => node.ends.push((from, millis + WAIT)),
             }

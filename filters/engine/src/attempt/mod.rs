@@ -91,7 +91,7 @@ pub struct Recorded {
 }
 
 /// An attempt under way, or its cluster if that no longer has its server.
-type Begun<H> = Result<UnderWay<H>, Shared<H>>;
+type Started<H> = Result<UnderWay<H>, Shared<H>>;
 
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
@@ -154,7 +154,7 @@ impl<H: Host> Attempt<H> {
         }
     }
 
-    fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<Begun<H>> {
+    fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<Started<H>> {
         let Some(next) = next else { return self.begin_without_request(ends) };
         let turn = next.turn;
         let address = self.stream.text(Text::UpstreamAddress)?;
@@ -183,7 +183,7 @@ impl<H: Host> Attempt<H> {
         self.begin_at(cluster, |to| {
             let mut begun = to.begin(address, turn, now);
             if let Some(attempt) = begun.as_mut().filter(|_| !next.listed) {
-                to.met(attempt);
+                to.placed_by_envoy(attempt);
             }
             begun
         })
@@ -231,7 +231,7 @@ impl<H: Host> Attempt<H> {
     }
 
     /// Begins an attempt whose request this proxy did not place.
-    fn begin_without_request(&self, ends: bool) -> Option<Begun<H>> {
+    fn begin_without_request(&self, ends: bool) -> Option<Started<H>> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
         let cluster = self.vm.cluster_of(None, &self.stream)?;
@@ -250,7 +250,7 @@ impl<H: Host> Attempt<H> {
         &self,
         cluster: Shared<H>,
         begin: impl FnOnce(&mut Sender) -> Option<sender::Attempt>,
-    ) -> Option<Begun<H>> {
+    ) -> Option<Started<H>> {
         let mut inner = cluster.borrow_mut();
         inner.counters.count(Sent::Attempts);
         let Some(attempt) = begin(&mut inner.sender) else {

@@ -49,7 +49,7 @@ impl<H: Host> UnderWay<H> {
         self.erred |= matches!(answer, Answer::Erred(_));
         cluster.sender.answer(&self.attempt, answer, now);
         if why == Some(Reason::Capacity) {
-            cluster.sender.met_full();
+            cluster.sender.refused_as_full();
         }
     }
 }

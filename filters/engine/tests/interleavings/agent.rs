@@ -64,10 +64,10 @@ fn another_thread_polls_at_once_when_the_leader_is_removed() {
     let (mut leader, mut other) = (asks(&here, 1), asks(&there, 1));
     here.tick(&mut leader);
     there.tick(&mut other);
-    there.hear(&other);
+    there.observe(&other);
     assert_eq!(calls(&process), 1, "one poll for the process");
     drop(leader);
-    there.hear(&other);
+    there.observe(&other);
     assert_eq!(calls(&process), 2);
     assert_eq!(roster::vms(&there.host), [there.engine.vm().number], "nobody tells the one that is gone");
 }
@@ -80,9 +80,9 @@ fn a_leader_stays_the_leader_when_the_root_context_of_its_poll_is_removed() {
     here.tick(&mut carrier);
     there.tick(&mut other);
     drop(carrier);
-    there.hear(&other);
+    there.observe(&other);
     assert_eq!(calls(&process), 1, "the other thread has nothing to do");
-    here.hear(&next);
+    here.observe(&next);
     assert_eq!(calls(&process), 2, "the poll was lost");
 }
 
@@ -126,7 +126,7 @@ fn a_race_that_is_lost_on_a_message_is_made_up_for_within_a_second() {
         (0..3).for_each(|_| thread.tick(&mut carrier));
         drop(crate::thread::arrived(&carrier));
         *process.lost_race.borrow_mut() = lost;
-        thread.hear(&carrier);
+        thread.observe(&carrier);
         assert_eq!(period(&process, 1), then, "{lost:?}");
     }
 }
@@ -203,7 +203,7 @@ fn a_poll_goes_on_when_another_root_context_is_removed() {
     let thread = Thread::of(&process);
     let (mut carrier, other) = (asks(&thread, 1), asks(&thread, 2));
     thread.tick(&mut carrier);
-    thread.hear(&carrier);
+    thread.observe(&carrier);
     drop(other);
     assert!(thread.messages().is_empty(), "there is nothing to look at");
     thread.tick(&mut carrier);

@@ -64,12 +64,12 @@ impl Proxy {
     fn answered(&self, status: &str, body: &str) {
         let answer = PostAnswer { status: status.into(), body: body.into(), ..PostAnswer::default() };
         self.roots[0].call_answered(self.polls() as u32, Some(&answer));
-        self.hear();
+        self.observe();
     }
 
-    fn hear(&self) {
+    fn observe(&self) {
         for (thread, root) in self.threads.iter().zip(&self.roots) {
-            thread.hear(root);
+            thread.observe(root);
         }
     }
 
@@ -213,7 +213,7 @@ fn nothing_is_known_without_a_control_plane_or_from_another_one() {
         let next = thread.plug(2, "bloc.inbound", configuration);
         drop(std::mem::replace(&mut proxy.roots[0], next));
         let thread = &proxy.threads[0];
-        thread.hear(&proxy.roots[0]);
+        thread.observe(&proxy.roots[0]);
         assert_eq!(proxy.capacities("s")[0], None, "{configuration}");
         assert_eq!(proxy.capacities("s")[1], Some(8), "the other thread has not changed yet");
     }
@@ -236,11 +236,11 @@ fn an_answer_does_not_count_if_another_thread_has_brought_a_newer_one() {
         };
         proxy.roots[1].call_answered(first + 1, Some(&answer("3")));
         if has_heard {
-            proxy.hear();
+            proxy.observe();
             assert_eq!(proxy.capacities("s"), [Some(24); 2]);
         }
         proxy.roots[0].call_answered(first, Some(&answer("2")));
-        proxy.hear();
+        proxy.observe();
         assert_eq!(proxy.capacities("s"), [Some(24); 2]);
     }
 }

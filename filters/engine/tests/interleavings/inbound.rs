@@ -51,7 +51,7 @@ impl Server {
     }
 
     pub fn hears(&self) {
-        self.thread.hear(&self.root);
+        self.thread.observe(&self.root);
     }
 
     pub fn counted(&self, name: &str) -> i64 {

@@ -122,7 +122,7 @@ fn a_server_reports_response_and_execution_times() {
     sidecar.process.advance(millis(100));
     answer(&mut first);
     drop(first);
-    sidecar.thread.hear(&sidecar.inbound);
+    sidecar.thread.observe(&sidecar.inbound);
     sidecar.process.advance(millis(70));
     answer(&mut held);
     drop(held);

@@ -102,7 +102,7 @@ fn the_next_in_the_queue_gets_the_place_that_a_bounced_request_does_not_take() {
 
 /// A server at half of the fleet's speed tries one request when it is not sure any more.
 #[test]
-fn a_trial_ends_when_its_own_request_is_reset_and_not_when_another_one_is() {
+fn a_probe_ends_when_its_own_request_is_reset_and_not_when_another_one_is() {
     const SLOW: &[(&str, &str)] = &[("x-bloc-bid", "60;exec=50")];
     let server = Server::new(r#""concurrency":2,"hold":true"#);
     for _ in 0..200 {
@@ -113,11 +113,11 @@ fn a_trial_ends_when_its_own_request_is_reset_and_not_when_another_one_is() {
     assert_eq!(server.comes(SLOW).status(), Some(429));
     let other = server.comes(&[]);
     server.thread.process.advance(30 * SECOND);
-    let trial = server.comes(SLOW);
-    assert_eq!(trial.status(), None);
+    let probe = server.comes(SLOW);
+    assert_eq!(probe.status(), None);
     drop(other);
     assert_eq!(server.comes(SLOW).status(), Some(429));
-    drop(trial);
+    drop(probe);
     assert_eq!(server.comes(SLOW).status(), None);
 }
 

@@ -131,7 +131,7 @@ fn the_events_of_a_superseded_poll_are_reported_again_only_if_it_fails() {
         // A new service is asked for at once.
         let outbound = sidecar.thread.plug(2, "bloc.outbound", "{}");
         drop(arrived(&outbound));
-        sidecar.thread.hear(&sidecar.root);
+        sidecar.thread.observe(&sidecar.root);
         assert_eq!(sidecar.process.calls.borrow().len() as u32, carries + 1);
         sidecar.root.call_answered(carries, counts.then(counted).as_ref());
         assert_eq!(sidecar.reports().departed, again, "counted: {counts}");
@@ -146,7 +146,7 @@ fn the_events_of_a_poll_that_is_lost_with_its_root_context_are_reported_again() 
     assert_eq!(sidecar.reports().departed, 5);
     let next = sidecar.thread.plug(2, "bloc.inbound", &configuration(""));
     sidecar.root = next;
-    sidecar.thread.hear(&sidecar.root);
+    sidecar.thread.observe(&sidecar.root);
     let calls = sidecar.process.calls.borrow();
     let poll: SyncRequest = serde_json::from_slice(calls.last().expect("a poll")).expect("a question");
     assert_eq!(poll.load[0].departed, 5);

@@ -161,7 +161,11 @@ fn a_start_that_is_absent_or_cannot_be_read_counts_for_nothing() {
 
 #[test]
 fn nothing_is_written_where_no_age_counts() {
-    for spec in [r#""routing":"bid","concurrency":2,"hold":true"#, r#""routing":"bloc","concurrency":1,"hold":true"#, r#""routing":"bid""#] {
+    for spec in [
+        r#""routing":"bid","concurrency":2,"hold":true"#,
+        r#""routing":"bloc","concurrency":1,"hold":true"#,
+        r#""routing":"bid""#,
+    ] {
         let proxy = Proxy::new(spec);
         let _inside = [0, 1, 0].map(|thread| proxy.threads[thread].comes(&[("x-bloc-bid", "5")]));
         assert!(!proxy.writes(), "{spec}");

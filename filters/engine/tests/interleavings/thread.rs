@@ -40,7 +40,7 @@ impl Thread {
     }
 
     /// Delivers them.
-    pub fn hear(&self, carrier: &Root<FakeHost>) {
+    pub fn observe(&self, carrier: &Root<FakeHost>) {
         carrier.messages(self.messages());
     }
 

@@ -37,7 +37,7 @@ pub struct Endpoint {
     pub(super) struck_before: u32,
     pub(super) struck: Timestamp,
     /// `explored` at the last [`super::Endpoints::meet`].
-    pub(super) met: u64,
+    pub(super) seen: u64,
     /// The number of the last list that it was first in.
     pub(super) chosen: u64,
     /// The smoothed time of its answers without a report, in seconds.

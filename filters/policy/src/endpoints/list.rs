@@ -80,7 +80,7 @@ impl Endpoints {
             strikes: 0,
             struck_before: 0,
             struck: Timestamp::ZERO,
-            met: 0,
+            seen: 0,
             chosen: 0,
             took: None,
             report: LoadReport::default(),
@@ -121,9 +121,9 @@ impl Endpoints {
     }
 
     /// Envoy's own policy chose this server. `explored`: how many requests had explored by then.
-    pub fn meet(&mut self, id: EndpointId, explored: u64) {
+    pub fn seen(&mut self, id: EndpointId, explored: u64) {
         if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.met = explored;
+            endpoint.seen = explored;
         }
     }
 
@@ -145,7 +145,7 @@ impl Endpoints {
     /// Forgets servers without pending attempts whose last [`meet`](Self::meet) was too long ago.
     /// `is_gone` decides from its `explored`.
     pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
-        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
+        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.seen));
         let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
         for id in gone {
             self.remove(id);
@@ -155,7 +155,7 @@ impl Endpoints {
     /// The same for one server per call, in turn.
     pub fn forget_in_turn(&mut self, turn: u64, is_gone: impl Fn(u64) -> bool) {
         let place = usize::try_from(turn).unwrap_or(usize::MAX) % self.all.len().max(1);
-        let is_gone = |one: &Endpoint| one.pending == 0 && is_gone(one.met);
+        let is_gone = |one: &Endpoint| one.pending == 0 && is_gone(one.seen);
         if let Some(id) = self.at(place).filter(|id| self.table.get(*id).is_some_and(is_gone)) {
             self.remove(id);
         }

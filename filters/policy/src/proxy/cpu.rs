@@ -150,7 +150,7 @@ impl Supply {
 
     /// The control plane `said` this when the asking thread's [last](Self::last) was `asked`.
     /// Returns whether all threads, including this one, must now [look](Self::look).
-    pub fn hear(&self, shared: &impl Shared, asked: ServerCpu, said: ServerCpu, now: Timestamp) -> bool {
+    pub fn observe(&self, shared: &impl Shared, asked: ServerCpu, said: ServerCpu, now: Timestamp) -> bool {
         let (shares, cas) = self.shared(shared);
         let known = shares.known(now);
         let said = Said { at: now, cpu: said.said_after(known) };

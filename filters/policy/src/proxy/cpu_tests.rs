@@ -95,11 +95,11 @@ fn what_one_thread_hears_is_in_force_in_all() {
         ServerCpu { used: Some(0.0), ..NOTHING },
         NOTHING,
     ] {
-        assert!(one.hear(&data, one.last(), said, AT), "{said:?}");
+        assert!(one.observe(&data, one.last(), said, AT), "{said:?}");
         assert!(one.look(&data, AT) && two.look(&data, AT));
         assert_eq!([one.get(), one.last(), two.get(), two.last()], [said; 4]);
         assert!(!one.look(&data, AT) && !two.look(&data, AT), "no news");
-        assert!(!one.hear(&data, one.last(), said, AT), "nobody is told what is known");
+        assert!(!one.observe(&data, one.last(), said, AT), "nobody is told what is known");
     }
 }
 
@@ -107,11 +107,11 @@ fn what_one_thread_hears_is_in_force_in_all() {
 fn an_answer_does_not_count_if_another_thread_has_heard_something_since_the_question() {
     let (data, [mut one, mut two]) = (Data::default(), ["a"; 2].map(supply));
     let asked = one.last();
-    assert!(two.hear(&data, two.last(), cpu(2.0), AT));
-    assert!(!one.hear(&data, asked, cpu(1.0), AT));
+    assert!(two.observe(&data, two.last(), cpu(2.0), AT));
+    assert!(!one.observe(&data, asked, cpu(1.0), AT));
     assert!(one.look(&data, AT) && one.get() == cpu(2.0));
     data.1.replace(Some(cpu(3.0)));
-    assert!(!one.hear(&data, one.last(), cpu(4.0), AT), "written in between");
+    assert!(!one.observe(&data, one.last(), cpu(4.0), AT), "written in between");
     assert!(one.look(&data, AT) && two.look(&data, AT));
     assert_eq!([one.get(), two.get()], [cpu(3.0); 2]);
 }
@@ -121,21 +121,21 @@ fn each_thread_forgets_what_was_not_said_again_for_90_s() {
     let (data, [mut one, mut two]) = (Data::default(), ["a"; 2].map(supply));
     let after = |seconds| AT.after(Duration::from_secs(seconds));
     let soon = after(91).after(KEPT - Duration::from_nanos(1));
-    assert!(one.hear(&data, NOTHING, cpu(1.0), AT) && one.look(&data, after(89)) && two.look(&data, after(89)));
-    assert!(!one.hear(&data, one.last(), cpu(1.0), after(89)), "the same, said again");
+    assert!(one.observe(&data, NOTHING, cpu(1.0), AT) && one.look(&data, after(89)) && two.look(&data, after(89)));
+    assert!(!one.observe(&data, one.last(), cpu(1.0), after(89)), "the same, said again");
     assert!(!one.look(&data, after(91)) && one.get() == cpu(1.0));
-    assert!(!one.hear(&data, one.last(), cpu(1.0), after(91)));
+    assert!(!one.observe(&data, one.last(), cpu(1.0), after(91)));
     assert!(!one.look(&data, soon) && !two.look(&data, soon));
     assert!(one.look(&data, after(181)) && two.look(&data, after(181)));
     assert_eq!([one.get(), two.get()], [NOTHING; 2]);
     assert!(!one.look(&data, after(182)), "once");
 
-    assert!(!one.hear(&data, NOTHING, cpu(2.0), after(182)), "not what was shared when it was asked");
-    assert!(!one.hear(&data, one.last(), NOTHING, after(182)), "nobody is told that nothing is known still");
+    assert!(!one.observe(&data, NOTHING, cpu(2.0), after(182)), "not what was shared when it was asked");
+    assert!(!one.observe(&data, one.last(), NOTHING, after(182)), "nobody is told that nothing is known still");
     assert!(!one.look(&data, after(182)) && one.last() == NOTHING);
-    assert!(one.hear(&data, one.last(), cpu(1.0), after(182)) && one.look(&data, after(182)));
+    assert!(one.observe(&data, one.last(), cpu(1.0), after(182)) && one.look(&data, after(182)));
     assert!(one.look(&data, after(272)) && one.get() == NOTHING);
-    assert!(one.hear(&data, one.last(), cpu(1.0), after(273)), "news, although it is the last that was shared");
+    assert!(one.observe(&data, one.last(), cpu(1.0), after(273)), "news, although it is the last that was shared");
     assert!(one.look(&data, after(273)) && one.get() == cpu(1.0));
 }
 
@@ -145,7 +145,7 @@ fn the_time_of_a_request_stays_as_long_as_the_cores_are_known() {
     let mut known = |said: ServerCpu, seconds| {
         let now = AT.after(Duration::from_secs(seconds));
         one.look(&data, now);
-        one.hear(&data, one.last(), said, now);
+        one.observe(&data, one.last(), said, now);
         one.look(&data, now);
         (one.get().cores, one.get().used, one.get().per_request_us)
     };
@@ -164,11 +164,11 @@ fn the_time_of_a_request_stays_as_long_as_the_cores_are_known() {
 #[test]
 fn each_control_plane_says_what_it_knows() {
     let (data, mut one) = (Data::default(), supply("a"));
-    assert!(one.hear(&data, NOTHING, cpu(1.0), AT) && one.look(&data, AT));
+    assert!(one.observe(&data, NOTHING, cpu(1.0), AT) && one.look(&data, AT));
     one.follow("b");
     assert_eq!([one.get(), one.last()], [NOTHING; 2]);
     assert!(!one.look(&data, AT));
-    assert!(one.hear(&data, NOTHING, cpu(2.0), AT) && one.look(&data, AT));
+    assert!(one.observe(&data, NOTHING, cpu(2.0), AT) && one.look(&data, AT));
     one.forget();
     assert_eq!(one.get(), NOTHING);
     assert!(one.look(&data, AT) && one.get() == cpu(2.0), "as after a restart");

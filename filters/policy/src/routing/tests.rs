@@ -164,7 +164,7 @@ proptest! {
             let said = report(queue, 0.3 * f64::from(rate));
             answer(&mut router, &mut endpoints, id, said);
             let mut estimate = Estimate::default();
-            estimate.hear(said.report().unwrap(), 0, Limit::new(1, 0.0), Timestamp::ZERO);
+            estimate.observe(said.report().unwrap(), 0, Limit::new(1, 0.0), Timestamp::ZERO);
             costs.push((id, (f64::from(queue) + 1.0) / estimate.standing(0).service_rate()));
         }
         let mut list = Vec::new();

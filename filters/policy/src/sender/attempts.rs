@@ -61,7 +61,7 @@ impl Sender {
 
     /// A server rejected an attempt because it is full. Its [`answer`](Self::answer) is a separate
     /// event. Attempts do not bid while many servers are full.
-    pub fn met_full(&mut self) {
+    pub fn refused_as_full(&mut self) {
         self.router.learn(&Event::Full, &self.endpoints);
     }
 

@@ -40,10 +40,10 @@ impl Discovery {
         self.explored
     }
 
-    /// Whether a server is gone. `met`: how many requests had explored when it was last met;
+    /// Whether a server is gone. `seen`: how many requests had explored when it last answered;
     /// `known`: all known endpoints.
-    pub fn is_gone(&self, met: u64, known: usize) -> bool {
-        self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
+    pub fn is_gone(&self, seen: u64, known: usize) -> bool {
+        self.explored.saturating_sub(seen) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
     /// A server was found or lost, so the search restarts.

@@ -166,23 +166,23 @@ impl Sender {
         Some(known.unwrap_or_else(|| {
             self.discovery.found();
             let known = self.endpoints.len();
-            self.endpoints.forget(|met| self.discovery.is_gone(met, known));
+            self.endpoints.forget(|seen| self.discovery.is_gone(seen, known));
             let id = self.endpoints.add(address, now);
-            self.endpoints.meet(id, self.discovery.explored());
+            self.endpoints.seen(id, self.discovery.explored());
             id
         }))
     }
 
     /// Envoy's own policy placed this attempt, whose request had no list. Forgets learned servers
     /// that the policy no longer chooses.
-    pub fn met(&mut self, attempt: &mut Attempt) {
+    pub fn placed_by_envoy(&mut self, attempt: &mut Attempt) {
         if self.learns() {
             let endpoint = attempt.endpoint;
             attempt.explores = true;
             self.budget.explores();
             let (explored, known) = (self.discovery.explored(), self.endpoints.len());
-            self.endpoints.meet(endpoint, explored);
-            self.endpoints.forget_in_turn(explored, |met| self.discovery.is_gone(met, known));
+            self.endpoints.seen(endpoint, explored);
+            self.endpoints.forget_in_turn(explored, |seen| self.discovery.is_gone(seen, known));
         }
     }
 

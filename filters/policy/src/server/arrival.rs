@@ -2,7 +2,7 @@
 //!
 //! With a free place, only the capacity rejects a request, whatever its deadline: a server that
 //! serves nobody never learns its speed. A server that is surely slower than the fleet also bounces
-//! bids ([`crate::server::bid::trial`]). If `concurrency` is not configured, a place is free below
+//! bids ([`crate::server::bid::probe`]). If `concurrency` is not configured, a place is free below
 //! the smallest likely number of places, 1 at first.
 //!
 //! Otherwise the expected response time, `max((n + 1) / rate for bids, execution time)` with `n`
@@ -25,7 +25,7 @@ impl Server {
         now: Timestamp,
     ) -> Result<(), Reason> {
         if self.concurrency().is_none() {
-            self.measured.borrow_mut().places.meet(others);
+            self.measured.borrow_mut().places.arrived(others);
         }
         let verdict = self.judge(others, bid, deadline, now);
         self.start = None;

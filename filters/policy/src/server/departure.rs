@@ -13,7 +13,7 @@ impl Server {
     pub(super) fn flag(&self, others: Concurrency, bid: bool) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
-        (flag.met, flag.bid) = (others, bid);
+        (flag.others, flag.bid) = (others, bid);
         flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
         flag
     }
@@ -30,9 +30,9 @@ impl Server {
             (None, then) => then.is_none().then_some(took_seconds),
             (Some(places), then) => {
                 measured.work.leave(others, places, now);
-                let turns = (f64::from(flag.met.get()) + 1.0) / f64::from(places.get());
+                let turns = (f64::from(flag.others.get()) + 1.0) / f64::from(places.get());
                 if !is_told && !measured.departures.is_outlier(took_seconds / turns.max(1.0)) {
-                    measured.places.hear(flag.met, took);
+                    measured.places.observe(flag.others, took);
                 }
                 // A request may outlive all configurations and measurements: hence the range check.
                 let work = then.map(|then| measured.work.seconds() - then);
@@ -40,10 +40,10 @@ impl Server {
             }
         };
         // While the server bounces bids, only requests with a bid count; the rest may be heavier.
-        // Any answer that counts ends the trial.
-        let counts = flag.bid || !measured.trials.bounces(now);
+        // Any answer that counts ends the probe.
+        let counts = flag.bid || !measured.probes.bounces(now);
         if counts {
-            measured.trials.end();
+            measured.probes.end();
         }
         let work = work.filter(|_| counts);
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
@@ -51,9 +51,9 @@ impl Server {
             measured.places.change();
         }
         // `took` is pure execution time only if the request did not queue in the application.
-        if work.is_some() && (inside.is_none() || flag.met == Concurrency::new(0)) {
+        if work.is_some() && (inside.is_none() || flag.others == Concurrency::new(0)) {
             let mean = measured.departures.mean().unwrap_or_default();
-            measured.rest.hear(took_seconds, mean);
+            measured.remaining.observe(took_seconds, mean);
         }
         drop(measured);
         self.follow();
@@ -62,7 +62,7 @@ impl Server {
 
     /// A request admitted at `arrived` left without the application's answer; `others` remain.
     pub(super) fn vanish(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
-        self.measured.borrow_mut().trials.leave(arrived);
+        self.measured.borrow_mut().probes.leave(arrived);
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.leave(others, places, now);
         }

@@ -34,7 +34,7 @@ pub struct Flag {
     /// [`Work::seconds`](crate::server::work::Work::seconds) on arrival.
     pub(crate) work: Option<f64>,
     /// Requests in the server on arrival.
-    pub(crate) met: Concurrency,
+    pub(crate) others: Concurrency,
     pub(crate) bid: bool,
 }
 
@@ -77,7 +77,7 @@ impl Default for Departures {
 impl Departures {
     /// A request arrives and meets `queue` waiting requests (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
-        Flag { emptied: (queue > 0).then_some(self.emptied), work: None, met: Concurrency::new(0), bid: false }
+        Flag { emptied: (queue > 0).then_some(self.emptied), work: None, others: Concurrency::new(0), bid: false }
     }
 
     /// A request was answered `took` after the hand-over, and `queue` are waiting. It took `work`
@@ -95,9 +95,9 @@ impl Departures {
             self.emptied = self.emptied.wrapping_add(1);
         }
         if let Some(work) = work {
-            self.execution.rest(now.since(self.departed).saturating_sub(took));
+            self.execution.idle(now.since(self.departed).saturating_sub(took));
             self.departed = now;
-            self.execution.hear(work, places);
+            self.execution.observe(work, places);
         }
         let mean = self.execution.mean().unwrap_or_default();
         let (wanted, interval) = (10.0 * mean, self.interval.as_secs_f64());
@@ -377,7 +377,7 @@ mod tests {
         assert!(!depart(&mut departures, second, 1, 0, 1));
         assert!(!depart(
             &mut departures,
-            Flag { emptied: None, work: None, met: Concurrency::new(0), bid: false },
+            Flag { emptied: None, work: None, others: Concurrency::new(0), bid: false },
             1,
             5,
             1

@@ -169,11 +169,11 @@ impl Limiter {
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
-    /// Drops dead workers. The caller may have missed signs of life before `awake`. A worker that
+    /// Drops dead workers. The caller may have missed signs of life before `running_since`. A worker that
     /// was only stopped is back with its next step; nobody else enters while too many are inside.
-    pub fn remove_dead(&mut self, awake: Timestamp, now: Timestamp) {
+    pub fn remove_dead(&mut self, running_since: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
-            if state.id != 0 && now.since(state.seen.max(awake)) > WORKER_TIMEOUT + SIGN_MAX_AGE {
+            if state.id != 0 && now.since(state.seen.max(running_since)) > WORKER_TIMEOUT + SIGN_MAX_AGE {
                 (state.id, state.inside, state.granted) = (0, 0, 0);
                 self.queue.retain(|turn| usize::from(turn.worker) != place);
             }

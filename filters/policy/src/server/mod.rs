@@ -35,8 +35,8 @@ pub mod work;
 use crate::config::ServiceParameters;
 use crate::proxy::cpu::Provided;
 use crate::server::admission::Admission;
-use crate::server::bid::age::Rest;
-use crate::server::bid::trial::Trials;
+use crate::server::bid::age::RemainingTime;
+use crate::server::bid::probe::Probes;
 use crate::server::capacity::Capacity;
 use crate::server::departures::Departures;
 use crate::server::places::Places;
@@ -59,8 +59,8 @@ struct Measured {
     /// Used if the concurrency is not configured.
     places: Places,
     rate: ServiceRate,
-    rest: Rest,
-    trials: Trials,
+    remaining: RemainingTime,
+    probes: Probes,
     cpu: Provided,
 }
 

@@ -73,13 +73,13 @@ impl Default for Places {
 impl Places {
     /// A request arrives and meets `others`.
     #[inline(never)]
-    pub fn meet(&mut self, others: Concurrency) {
+    pub fn arrived(&mut self, others: Concurrency) {
         self.highest.1 = self.highest.1.max(level(others.get().saturating_add(1)));
     }
 
     /// A request that met `others` was answered after `took`.
     #[inline(never)]
-    pub fn hear(&mut self, others: Concurrency, took: Duration) {
+    pub fn observe(&mut self, others: Concurrency, took: Duration) {
         if let Some((requests, seconds)) = self.batch.get_mut(level(others.get().saturating_add(1))) {
             *requests += 1.0;
             *seconds += took.as_secs_f64();

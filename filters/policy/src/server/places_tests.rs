@@ -12,15 +12,15 @@ fn met(n: u32) -> Concurrency {
 /// milliseconds.
 fn heard(requests: &[(u32, u32, u64)]) -> Places {
     let mut places = Places::default();
-    hear(&mut places, requests);
+    observe(&mut places, requests);
     places
 }
 
-fn hear(places: &mut Places, requests: &[(u32, u32, u64)]) {
+fn observe(places: &mut Places, requests: &[(u32, u32, u64)]) {
     for &(number, others, millis) in requests {
         for _ in 0..number {
-            places.meet(met(others));
-            places.hear(met(others), Duration::from_millis(millis));
+            places.arrived(met(others));
+            places.observe(met(others), Duration::from_millis(millis));
         }
     }
 }
@@ -47,9 +47,9 @@ fn up_to_seven_requests_have_a_level_each_and_then_four_an_octave() {
 fn cold_it_is_one_place_and_then_as_many_as_were_met() {
     let mut places = Places::default();
     assert_eq!(all(&places), (1, 1, None));
-    places.meet(met(5));
+    places.arrived(met(5));
     assert_eq!(all(&places), (1, 6, None));
-    places.meet(met(2));
+    places.arrived(met(2));
     assert_eq!(all(&places), (1, 6, None));
 }
 
@@ -99,7 +99,7 @@ fn a_batch_has_1000_requests_and_counts_for_a_tenth_less_after_each_other() {
     let mut places = heard(&[(999, 0, 100)]);
     places.measure(1.0);
     assert_eq!(places.batch[0].0, 999.0);
-    hear(&mut places, &[(1, 3, 100)]);
+    observe(&mut places, &[(1, 3, 100)]);
     places.measure(1.0);
     assert_eq!(places.batch[0], (0.0, 0.0));
     assert_eq!(all(&places), (1, 4, None), "the highest level of the last batch");
@@ -107,7 +107,7 @@ fn a_batch_has_1000_requests_and_counts_for_a_tenth_less_after_each_other() {
     // The request that met three others took 25 ms of one place, or 50 ms of two.
     let likelihood = |places: f64| places.ln() - 1000.0 * (99.9 + 0.025 * places).ln();
     assert!((first - 0.9 * (likelihood(1.0) - likelihood(2.0))).abs() < 1e-9, "{first}");
-    hear(&mut places, &[(1000, 0, 100)]);
+    observe(&mut places, &[(1000, 0, 100)]);
     places.measure(1.0);
     let second = places.past[0] - places.past[1];
     assert!((second - 0.9 * first).abs() < 1e-9, "{second}: requests that meet none tell nothing");
@@ -122,11 +122,11 @@ fn a_batch_that_contradicts_the_past_replaces_it() {
     let mut places = heard(&of(1));
     for _ in 0..5 {
         places.measure(1.0);
-        hear(&mut places, &of(1));
+        observe(&mut places, &of(1));
     }
     places.measure(1.0);
     assert_eq!(all(&places), (1, 1, Some(1)));
-    hear(&mut places, &of(4));
+    observe(&mut places, &of(4));
     let by = places.measure(0.3);
     assert_eq!(all(&places), (4, 4, Some(4)));
     // Each took 100 ms of a place. With one place that would have been 100, 50, 33, 25, 25, 25, 25.
@@ -142,8 +142,8 @@ fn is_harmless_with_any_input() {
         for others in [0, 1, u32::MAX] {
             for noise in [f64::NAN, f64::INFINITY, -1.0, 0.0, f64::MAX] {
                 for _ in 0..200 {
-                    places.meet(met(others));
-                    places.hear(met(others), took);
+                    places.arrived(met(others));
+                    places.observe(met(others), took);
                 }
                 let by = places.measure(noise);
                 assert!(by.is_finite() && by > 0.0, "{by}, {others}, {took:?}, {noise}");
@@ -179,7 +179,7 @@ fn serve(places: &mut Places, of: Application, answers: u32, share: f64, seed: u
         if let Some((index, (now, (came, others, own)))) = first.filter(|first| first.1.0 < next) {
             inside.swap_remove(index);
             if own {
-                places.hear(met(others), Duration::from_secs_f64(now - came));
+                places.observe(met(others), Duration::from_secs_f64(now - came));
                 heard += 1;
                 if heard % 40 == 0 {
                     places.measure(of.noise);
@@ -189,7 +189,7 @@ fn serve(places: &mut Places, of: Application, answers: u32, share: f64, seed: u
         } else {
             let request = (next, n, rng.f64() < share);
             if request.2 {
-                places.meet(met(n));
+                places.arrived(met(n));
             }
             if n < of.places {
                 begun = Some((next, request));

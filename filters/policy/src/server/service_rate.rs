@@ -32,7 +32,7 @@ struct Saved {
 
 impl ServiceRate {
     /// Processes a report: departure rate in requests per second, and confidence.
-    pub fn hear(&mut self, rate: f64, confidence: Ratio, now: Timestamp) {
+    pub fn observe(&mut self, rate: f64, confidence: Ratio, now: Timestamp) {
         if !(rate > 0.0 && rate.is_finite()) {
             return;
         }
@@ -68,17 +68,17 @@ mod tests {
     fn divides_the_departure_rate_by_the_confidence() {
         let mut estimate = ServiceRate::default();
         assert_eq!(estimate.get(), None);
-        estimate.hear(10.0, ratio(0.5), at(0));
+        estimate.observe(10.0, ratio(0.5), at(0));
         assert_eq!(estimate.get(), Some(20.0));
-        estimate.hear(18.0, ratio(1.0), at(0));
+        estimate.observe(18.0, ratio(1.0), at(0));
         assert_eq!(estimate.get(), Some(18.0));
     }
 
     #[test]
     fn a_drop_in_load_does_not_lower_the_service_rate() {
         let mut estimate = ServiceRate::default();
-        estimate.hear(20.0, ratio(1.0), at(0));
-        estimate.hear(3.0, ratio(0.6), at(1));
+        estimate.observe(20.0, ratio(1.0), at(0));
+        estimate.observe(3.0, ratio(0.6), at(1));
         assert_eq!(estimate.get(), Some(20.0), "lower confidence and lower rate: not an update");
     }
 
@@ -86,8 +86,8 @@ mod tests {
     fn a_report_replaces_the_saved_one_by_its_confidence_or_by_its_rate() {
         for (rate, confidence, expected) in [(9.0, 0.9, 10.0), (20.5, 0.6, 20.5 / 0.6), (19.5, 0.7, 20.0 / 0.8)] {
             let mut estimate = ServiceRate::default();
-            estimate.hear(20.0, ratio(0.8), at(0));
-            estimate.hear(rate, ratio(confidence), at(0));
+            estimate.observe(20.0, ratio(0.8), at(0));
+            estimate.observe(rate, ratio(confidence), at(0));
             assert_eq!(estimate.get(), Some(expected));
         }
     }
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn an_old_estimate_gives_way_to_a_less_confident_new_one() {
         let mut estimate = ServiceRate::default();
-        estimate.hear(20.0, ratio(1.0), at(0));
-        estimate.hear(9.0, ratio(0.9), at(1));
+        estimate.observe(20.0, ratio(1.0), at(0));
+        estimate.observe(9.0, ratio(0.9), at(1));
         assert_eq!(estimate.get(), Some(20.0));
         // Half the weight after a half-life: 0.9 is more than 0.5 now.
-        estimate.hear(9.0, ratio(0.9), at(10));
+        estimate.observe(9.0, ratio(0.9), at(10));
         assert_eq!(estimate.get(), Some(10.0));
     }
 
@@ -107,10 +107,10 @@ mod tests {
     fn ignores_invalid_rates_and_at_most_doubles_a_valid_one() {
         let mut estimate = ServiceRate::default();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            estimate.hear(rate, Ratio::ONE, at(0));
+            estimate.observe(rate, Ratio::ONE, at(0));
         }
         assert_eq!(estimate.get(), None);
-        estimate.hear(10.0, Ratio::default(), at(0));
+        estimate.observe(10.0, Ratio::default(), at(0));
         assert_eq!(estimate.get(), Some(20.0), "at most twice the departure rate");
     }
 }

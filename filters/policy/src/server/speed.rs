@@ -59,7 +59,7 @@ impl Server {
             return;
         }
         if let Some(rate) = measured.departures.rate() {
-            measured.rate.hear(rate, measured.departures.confidence(), now);
+            measured.rate.observe(rate, measured.departures.confidence(), now);
         }
         drop(borrowed);
         self.follow();

@@ -105,7 +105,7 @@ impl Server {
         now: Timestamp,
     ) -> Result<Admitted, Reason> {
         if (bid.is_some() || deadline.is_some()) && self.asks_for_start(others) {
-            self.hear_start(threads.running_since());
+            self.observe_start(threads.running_since());
         }
         self.judge_arrival(others, bid, deadline, now)?;
         Ok(Admitted { flag: self.flag(others, bid.is_some()), arrived: now })
@@ -113,7 +113,7 @@ impl Server {
 
     /// The application gets a request. `waited`: it was held before.
     pub fn hand_over(&self, admitted: Admitted, waited: bool, threads: &mut impl Threads, now: Timestamp) -> Inside {
-        if self.begins(if waited { Concurrency::new(0) } else { admitted.flag.met }) {
+        if self.begins(if waited { Concurrency::new(0) } else { admitted.flag.others }) {
             threads.runs_since(now);
         }
         Inside { admitted, since: now }

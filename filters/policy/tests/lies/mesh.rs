@@ -269,7 +269,7 @@ impl Mesh {
                 Err(answer) => {
                     self.sender.answer(&attempt, answer, now);
                     if matches!(answer, Answer::Rejected(_)) {
-                        self.sender.met_full();
+                        self.sender.refused_as_full();
                     }
                     self.sender.end(&attempt);
                     let again = match &answer {

@@ -75,7 +75,8 @@ fn many_slow_bodies_are_not_all_rechecked_for_each_message() {
 #[test]
 fn a_slow_body_does_not_cause_constant_checks_of_held_calls() {
     let process = process(5);
-    let root = inbound(&process, &json!({"concurrency": 1, "hold": true, "capacity": {"estimator": "static", "limit": 201}}));
+    let root =
+        inbound(&process, &json!({"concurrency": 1, "hold": true, "capacity": {"estimator": "static", "limit": 201}}));
     let _inside = admitted(&root);
     let _held: Vec<Stream> = (0..200)
         .map(|_| {

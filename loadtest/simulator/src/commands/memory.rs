@@ -4,7 +4,7 @@ use anyhow::ensure;
 use bloc_figures::stats::{Spread, median};
 use bloc_node_agent::bytes::Bytes;
 use bloc_node_agent::memory::{RECLAIM, Rule};
-use bloc_sim::memory::{self, Agent, Allocator, Case, Outcome, Version};
+use bloc_sim::memory::{self, AgentSettings, Allocator, Case, Outcome, Version};
 use comfy_table::Table;
 use std::time::Duration;
 
@@ -80,13 +80,13 @@ impl Memory {
         Ok(())
     }
 
-    fn agents(&self) -> Vec<Agent> {
+    fn agents(&self) -> Vec<AgentSettings> {
         let version = if self.v1 { Version::One } else { Version::Two };
         let mut agents = Vec::new();
         for &reserve in &self.reserve {
             for &margin in &self.margin {
                 for &step in &self.step {
-                    agents.extend(self.reclaim.iter().map(|reclaim| Agent {
+                    agents.extend(self.reclaim.iter().map(|reclaim| AgentSettings {
                         rule: Rule { reserve, margin, step },
                         tight: self.tight.unwrap_or(margin).min(margin),
                         reclaim: **reclaim,

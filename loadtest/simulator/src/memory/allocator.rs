@@ -19,12 +19,12 @@ pub enum Allocator {
     /// is scaled.
     Autoscaler,
     /// The node agent.
-    Agent(Agent),
+    Agent(AgentSettings),
 }
 
 /// The node agent, and what may differ from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Agent {
+pub struct AgentSettings {
     /// Its parameters.
     pub rule: Rule,
     /// What a container keeps above its use while another one lacks memory; the agent itself: the
@@ -39,7 +39,7 @@ pub struct Agent {
     pub version: Version,
 }
 
-impl Default for Agent {
+impl Default for AgentSettings {
     fn default() -> Self {
         let rule = Rule::default();
         Self { rule, tight: rule.margin, reclaim: RECLAIM, most_steps: 1, version: Version::Two }
@@ -58,7 +58,7 @@ pub(super) enum State {
 
 /// The agent at work.
 pub(super) struct Running {
-    agent: Agent,
+    agent: AgentSettings,
     app: App<usize>,
     /// When each container asked last, and how many steps it was granted.
     last: BTreeMap<usize, (u64, u32)>,

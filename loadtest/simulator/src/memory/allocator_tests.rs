@@ -1,6 +1,6 @@
 //! Each way to set limits, by itself.
 
-use super::allocator::{Agent, Allocator, State};
+use super::allocator::{AgentSettings, Allocator, State};
 use super::case::Case;
 use super::case::MEBI;
 use super::group::{Group, Version};
@@ -70,10 +70,10 @@ fn the_autoscaler_looks_back_ten_seconds_and_decides_each_second() {
 
 #[test]
 fn the_agent_writes_limits_high_and_a_step_above() {
-    let one = Agent { version: Version::One, ..Agent::default() };
+    let one = AgentSettings { version: Version::One, ..AgentSettings::default() };
     let (_, groups) = start(Allocator::Agent(one), &[100, 500], 1_000);
     assert_eq!(groups.iter().map(of).collect::<Vec<_>>(), [(Some(400), None, 416), (Some(550), None, 566)]);
-    let (mut state, mut groups) = start(Allocator::Agent(Agent::default()), &[100, 500], 1_000);
+    let (mut state, mut groups) = start(Allocator::Agent(AgentSettings::default()), &[100, 500], 1_000);
     assert_eq!(of(&groups[0]), (Some(400), Some(400), 416));
     state.tick(4_999, &mut groups);
     state.tick(4_000, &mut groups);
@@ -84,7 +84,7 @@ fn the_agent_writes_limits_high_and_a_step_above() {
 
 #[test]
 fn the_agent_grants_steps_until_there_is_one_above_the_use() {
-    let (mut state, mut groups) = start(Allocator::Agent(Agent::default()), &[100, 500], 1_000);
+    let (mut state, mut groups) = start(Allocator::Agent(AgentSettings::default()), &[100, 500], 1_000);
     groups[1].used = 555 * MEBI;
     state.answer(20, 1, &mut groups);
     assert_eq!(of(&groups[1]), (Some(582), Some(582), 598));
@@ -110,7 +110,7 @@ fn the_agent_grants_steps_until_there_is_one_above_the_use() {
 
 #[test]
 fn the_agent_takes_nothing_that_others_use_by_now() {
-    let (mut state, mut groups) = start(Allocator::Agent(Agent::default()), &[100, 500], 1_000);
+    let (mut state, mut groups) = start(Allocator::Agent(AgentSettings::default()), &[100, 500], 1_000);
     groups[0].used = 380 * MEBI;
     // The pool has 50; it lacks 46, and three steps are 48.
     groups[1].used = 580 * MEBI;
@@ -123,7 +123,7 @@ fn the_agent_takes_nothing_that_others_use_by_now() {
 
 #[test]
 fn what_may_differ_from_the_agent() {
-    let tight = Agent { tight: Bytes::mebi(8), ..Agent::default() };
+    let tight = AgentSettings { tight: Bytes::mebi(8), ..AgentSettings::default() };
     let (mut state, mut groups) = start(Allocator::Agent(tight), &[100, 500], 720);
     // The part of the first one is 288, and 720 - 550 are there.
     assert_eq!([of(&groups[0]).0, of(&groups[1]).0], [Some(170), Some(550)]);
@@ -131,7 +131,7 @@ fn what_may_differ_from_the_agent() {
     state.answer(20, 1, &mut groups);
     assert_eq!([of(&groups[0]).0, of(&groups[1]).0], [Some(108), Some(612)], "of the margin 8 MiB are left");
 
-    let double = Agent { most_steps: 4, ..Agent::default() };
+    let double = AgentSettings { most_steps: 4, ..AgentSettings::default() };
     let (mut state, mut groups) = start(Allocator::Agent(double), &[100, 500], 4_000);
     let mut ask = |at: u64, used: u64| {
         groups[1].used = used * MEBI;
@@ -142,11 +142,11 @@ fn what_may_differ_from_the_agent() {
     let asked = [(0, 1_600), (1_000, 1_700), (2_000, 1_800), (3_000, 1_900), (4_001, 2_000)];
     assert_eq!(asked.map(|(at, used)| ask(at, used)), [16, 44, 72, 68, 16]);
 
-    let often = Agent { reclaim: Duration::from_secs(1), ..Agent::default() };
+    let often = AgentSettings { reclaim: Duration::from_secs(1), ..AgentSettings::default() };
     let (mut state, mut groups) = start(Allocator::Agent(often), &[100, 500], 1_000);
     state.tick(1_000, &mut groups);
     assert_eq!(of(&groups[0]).0, Some(150));
-    let none = Agent { rule: Rule { reserve: 0.9, ..Rule::default() }, ..Agent::default() };
+    let none = AgentSettings { rule: Rule { reserve: 0.9, ..Rule::default() }, ..AgentSettings::default() };
     assert_eq!(of(&start(Allocator::Agent(none), &[100, 500], 1_000).1[0]).0, Some(150));
     assert!(Allocator::Agent(none).start(&loads(&[500, 500]), Bytes::mebi(1_099)).is_err());
 }

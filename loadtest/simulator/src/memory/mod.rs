@@ -31,7 +31,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{Agent, Allocator};
+pub use allocator::{AgentSettings, Allocator};
 pub use case::Case;
 pub use group::Version;
 pub use run::{Outcome, run};

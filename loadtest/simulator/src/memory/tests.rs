@@ -11,7 +11,7 @@ fn case(speed: u64) -> Case {
 }
 
 fn agent(version: Version) -> Allocator {
-    Allocator::Agent(Agent { version, ..Agent::default() })
+    Allocator::Agent(AgentSettings { version, ..AgentSettings::default() })
 }
 
 fn of(case: &Case, allocator: Allocator) -> Outcome {
@@ -80,14 +80,14 @@ fn a_fast_container_is_held_up_in_version_2_and_killed_in_version_1_where_the_an
 fn margins_of_others_kill_where_the_limit_is_tight() {
     let case = Case { containers: 16, room: 1.1, ..case(100) };
     let with = |agent| run(&case, Allocator::Agent(agent));
-    let own = with(Agent::default()).unwrap();
+    let own = with(AgentSettings::default()).unwrap();
     assert!(own.kills > 8 && own.refused > 0, "{own:?}");
-    let tight = with(Agent { tight: Bytes::mebi(8), ..Agent::default() }).unwrap();
+    let tight = with(AgentSettings { tight: Bytes::mebi(8), ..AgentSettings::default() }).unwrap();
     assert_eq!(tight.kills, 0, "{tight:?}");
     let small = Rule { margin: Bytes::mebi(16), ..Rule::default() };
-    assert_eq!(with(Agent { rule: small, tight: small.margin, ..Agent::default() }).unwrap().kills, 0);
+    assert_eq!(with(AgentSettings { rule: small, tight: small.margin, ..AgentSettings::default() }).unwrap().kills, 0);
     let many = Case { containers: 68, ..case.clone() };
-    let refused = run(&many, Allocator::Agent(Agent::default())).unwrap_err();
+    let refused = run(&many, Allocator::Agent(AgentSettings::default())).unwrap_err();
     assert_eq!(refused.limit, many.limit());
     assert!(refused.needed > refused.limit);
 }
@@ -96,7 +96,7 @@ fn margins_of_others_kill_where_the_limit_is_tight() {
 fn memory_is_taken_sooner_where_it_is_reclaimed_more_often() {
     let case = case(100);
     let [own, often] = [5, 1].map(|seconds| {
-        let agent = Agent { reclaim: Duration::from_secs(seconds), ..Agent::default() };
+        let agent = AgentSettings { reclaim: Duration::from_secs(seconds), ..AgentSettings::default() };
         of(&case, Allocator::Agent(agent))
     });
     assert!(often.slack_p99 < 0.5 * own.slack_p99 && often.mean_sum < own.mean_sum, "{often:?} {own:?}");

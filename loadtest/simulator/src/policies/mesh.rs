@@ -190,7 +190,7 @@ impl SenderModel for MeshSender {
         let attempt = Attempt { endpoint, began, bid, permit, explores: false };
         sender.answer(&attempt, *answer, now);
         if matches!(answer, Answer::Rejected(_)) {
-            sender.met_full();
+            sender.refused_as_full();
         }
         sender.end(&attempt);
     }

@@ -122,9 +122,9 @@ impl Leases {
             let wants = node.wanted.iter().sum::<f64>() / node.wanted.len() as f64;
             let ask = holder.ask(NAME, part(Cores::new(wants)), least, None);
             let now = Duration::from_millis(at as u64 * 100);
-            let told = self.grantor.hear(&mut self.record, &number.to_string(), holder.life(), &ask, now);
+            let told = self.grantor.receive(&mut self.record, &number.to_string(), holder.life(), &ask, now);
             if let Some(told) = told {
-                holder.hear(&told);
+                holder.receive(&told);
             }
         }
         let lease = holder.lease(NAME);

@@ -15,8 +15,8 @@
 pub mod command;
 mod figures;
 mod plan;
-mod stand;
+mod testbed;
 
 pub use figures::{Bounces, Figures, Samples};
 pub use plan::{BUSY, HELD, Kind, Plan};
-pub use stand::{BounceError, Stand};
+pub use testbed::{BounceError, Stand};

@@ -6,7 +6,7 @@ use super::judge::{self, CLIENT_TIMEOUT, Counted, Kind, Moments, Seen};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::{SIDES, Side};
-use super::stand::{Place, Stand, counted, nobody_is_ejected, plan, since};
+use super::testbed::{Place, Stand, counted, nobody_is_ejected, plan, since};
 use crate::case::HEAD_START;
 use bloc_figures::service_time::ServiceTime;
 use bloc_figures::stats::quantile;

@@ -10,7 +10,7 @@ use super::judge::{self, CLIENT_TIMEOUT};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::Side;
-use super::stand::{Place, Stand, plan};
+use super::testbed::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;

@@ -9,7 +9,7 @@ use super::judge::{self, CLIENT_TIMEOUT, Kind, Moments, Seen};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::Side;
-use super::stand::{Place, finds_out, nobody_is_ejected, plan};
+use super::testbed::{Place, finds_out, nobody_is_ejected, plan};
 use crate::case::HEAD_START;
 use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;

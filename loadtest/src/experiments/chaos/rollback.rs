@@ -13,7 +13,7 @@ use super::figure::{Bound, Claim, Figure};
 use super::judge::{self, Moments};
 use super::order::Chaos;
 use super::row::{Column, Row};
-use super::stand::{Place, Stand, plan};
+use super::testbed::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use crate::timeline::recovery_s;
 use bloc_figures::service_time::ServiceTime;

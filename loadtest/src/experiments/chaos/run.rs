@@ -8,7 +8,7 @@ use super::order::Chaos;
 use super::recovery::RECOVERIES;
 use super::rollback::ROLLED_BACK;
 use super::row::Row;
-use super::stand::Place;
+use super::testbed::Place;
 use super::throttled::THROTTLED;
 use super::two::OF_TWO;
 use super::uploads::UPLOADS;

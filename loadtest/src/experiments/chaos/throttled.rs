@@ -4,7 +4,7 @@ use super::figure::{Bound, Claim};
 use super::judge;
 use super::order::Chaos;
 use super::row::{Column, Row};
-use super::stand::{Place, Stand, nobody_is_ejected, plan};
+use super::testbed::{Place, Stand, nobody_is_ejected, plan};
 use crate::case::HEAD_START;
 use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::envoy::Guard;

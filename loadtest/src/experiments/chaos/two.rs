@@ -8,7 +8,7 @@ use super::faults::{self, Case, GUARD};
 use super::figure::Claim;
 use super::order::Chaos;
 use super::row::Row;
-use super::stand::{Place, Stand};
+use super::testbed::{Place, Stand};
 use bloc_figures::service_time::ServiceTime;
 use bloc_mesh::{MeshError, MeshSpec};
 use bloc_policy::config::CapacitySpec;

@@ -33,5 +33,5 @@ pub mod case;
 pub mod claims;
 pub mod command;
 pub mod plan;
-pub mod stand;
+pub mod testbed;
 pub mod turn;

@@ -2,7 +2,7 @@
 
 use super::case::{FollowCase, Way};
 use super::plan::{AIM, CORES, Estimator, FIRST, HALVES, SLO, TIMEOUT, WARM_UP, WINDOW, WORK, arrivals};
-use super::stand::{Order, Programs, Stand};
+use super::testbed::{Order, Programs, Stand};
 use crate::case::HEAD_START;
 use crate::experiments::quota::figures::{Figure, Turn, quantiles};
 use anyhow::{bail, ensure};

@@ -13,8 +13,8 @@
 mod application;
 pub mod command;
 mod figures;
-mod stand;
+mod testbed;
 
 pub use application::Application;
 pub use figures::{Round, Summary};
-pub use stand::{HandoverError, Options, Sidecar, Variant};
+pub use testbed::{HandoverError, Options, Sidecar, Variant};

@@ -51,5 +51,5 @@ pub mod page;
 pub mod plan;
 pub mod qos;
 pub mod run;
-pub mod stand;
+pub mod testbed;
 pub mod watch;

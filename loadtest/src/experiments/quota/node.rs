@@ -2,7 +2,7 @@
 
 use super::agent::{Agent, Files, Pod, Rule};
 use super::figures::{Figure, Turn};
-use super::stand::Programs;
+use super::testbed::Programs;
 use anyhow::Context;
 use bloc_mesh::cgroups::Containers;
 use bloc_mesh::process::{Process, Program};

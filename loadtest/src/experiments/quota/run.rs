@@ -4,12 +4,12 @@ use super::allocator::Allocator;
 use super::claims::Measured;
 use super::figures::{Figure, Turn};
 use super::memory::allocator::MemoryAllocator;
-use super::memory::stand as memory;
+use super::memory::testbed as memory;
 use super::name::Name;
 use super::node;
 use super::plan::Plan;
 use super::qos;
-use super::stand::{self, Programs};
+use super::testbed::{self, Programs};
 use crate::experiments::follow;
 use crate::timeline::Point;
 use anyhow::{Context, ensure};
@@ -103,7 +103,7 @@ impl Order {
         };
         if self.names.contains(&Name::Of(Allocator::Static)) {
             bar.set_message("peaks without quotas");
-            results.peaks = stand::peaks(self.programs(), &self.place("peaks", 0)?, self.plan, self.seed).await?;
+            results.peaks = testbed::peaks(self.programs(), &self.place("peaks", 0)?, self.plan, self.seed).await?;
         }
         if self.names.contains(&Name::Memory(MemoryAllocator::Static)) {
             bar.set_message("peaks without limits");
@@ -142,12 +142,12 @@ impl Order {
         let (turn, limits) = match name {
             Name::Follow(case) => {
                 let tools = self.tools()?;
-                let programs = follow::stand::Programs { tools: &tools, agent: &self.agent };
+                let programs = follow::testbed::Programs { tools: &tools, agent: &self.agent };
                 return follow::turn::turn(programs, &directory, case, self.changes, seed).await;
             }
             Name::Cost => return node::cost(self.programs(), &directory, self.plan.every).await,
             Name::Of(allocator) => {
-                let turn = stand::turn(self.programs(), &directory, self.plan, seed, allocator, &results.peaks);
+                let turn = testbed::turn(self.programs(), &directory, self.plan, seed, allocator, &results.peaks);
                 turn.await.map(|(turn, seen)| (turn, seen.quotas))?
             }
             Name::Memory(allocator) => {
@@ -157,7 +157,7 @@ impl Order {
             }
             Name::Qos(case) => {
                 let (tools, plan) = (self.tools()?, qos::plan::plan(self.plan));
-                let programs = qos::stand::Programs { tools: &tools, agent: &self.agent, step: self.qos_step };
+                let programs = qos::testbed::Programs { tools: &tools, agent: &self.agent, step: self.qos_step };
                 let turn = qos::turn::turn(programs, &directory, plan, seed, case);
                 let (turn, charts) = turn.await?;
                 if round == 0 {

@@ -9,8 +9,8 @@
 mod cases;
 pub mod command;
 mod page;
-mod stand;
+mod testbed;
 
 pub use cases::{CASES, Case, Failure};
 pub use page::Table;
-pub use stand::{Course, RetriesError, Stand, WAYS, Way};
+pub use testbed::{Course, RetriesError, Stand, WAYS, Way};

@@ -1,7 +1,7 @@
 //! The table, for the terminal and for the docs.
 
 use super::cases::Case;
-use super::stand::{Course, WAYS, Way};
+use super::testbed::{Course, WAYS, Way};
 use std::fmt;
 
 /// The results of each case.

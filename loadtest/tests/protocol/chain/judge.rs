@@ -2,7 +2,7 @@
 
 use super::clients::Tally;
 use super::combinations::{Combination, OnRequest, OnResponse, Protocol};
-use super::stand::{Stand, Target};
+use super::testbed::{Stand, Target};
 use super::{Course, FULL, REQUESTS, STOCK, WARM_UP};
 use std::sync::atomic::Ordering;
 

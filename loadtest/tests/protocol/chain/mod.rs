@@ -8,13 +8,13 @@ mod clients;
 mod combinations;
 mod judge;
 mod services;
-mod stand;
+mod testbed;
 
 use clients::{CLIENTS, Clients, Tally};
 use combinations::{Combination, Payload};
 use futures_util::future::join_all;
-use stand::{Counters, Stand, Target};
 use std::time::Duration;
+use testbed::{Counters, Stand, Target};
 use tokio::time::sleep;
 
 /// Before the measurement: a sender explores until it has met each server, and collects chips as

@@ -1,6 +1,6 @@
 //! Random histories on a real Envoy: ten of those that the test host plays, a few seconds each.
 
-use super::stand::{Probe, Stand, caller_of};
+use super::testbed::{Probe, Stand, caller_of};
 use crate::support::traffic::send_known;
 use crate::support::{Answer, Place, Tally, eventually};
 use bloc_mesh::envoy::CONTROL_PLANE_CLUSTER;
@@ -171,7 +171,7 @@ fn listener(place: &Place, slot: Slot, configuration: &Configuration) -> Value {
         json["controlPlane"]["wait"] = json!("1s");
     }
     match slot.direction {
-        Direction::Inbound => super::stand::listener(place, slot.name, "app", Some(&json), 0),
+        Direction::Inbound => super::testbed::listener(place, slot.name, "app", Some(&json), 0),
         Direction::Outbound => {
             let service = configuration.services.keys().next().copied().unwrap_or(SERVICES[0]);
             caller_of(place, slot.name, service, &json)

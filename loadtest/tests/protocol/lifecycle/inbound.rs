@@ -1,6 +1,6 @@
 //! The inbound listeners.
 
-use super::stand::{CLIENTS, MAX_QUEUE_WAIT, OTHER, Probe, Stand, front, listener, polling, spec};
+use super::testbed::{CLIENTS, MAX_QUEUE_WAIT, OTHER, Probe, Stand, front, listener, polling, spec};
 use crate::support::Tally;
 use crate::support::traffic::send_known;
 use bloc_mesh::envoy::SERVICE;
@@ -49,7 +49,7 @@ async fn waits_no_longer(stand: &mut Stand) {
     let to = stand.sidecar.address("inbound").await;
     let mut requests = JoinSet::new();
     for _ in 0..12 {
-        requests.spawn(send_known(to, "/hold", super::stand::BOUND));
+        requests.spawn(send_known(to, "/hold", super::testbed::BOUND));
     }
     let mut tally = Tally::default();
     while tally.rejected.len() + tally.lost.len() < 8 {

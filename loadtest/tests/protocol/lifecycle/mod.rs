@@ -11,5 +11,5 @@ mod inbound;
 mod modules;
 mod outbound;
 mod services;
-mod stand;
 mod stock;
+mod testbed;

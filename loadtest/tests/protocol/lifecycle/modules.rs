@@ -1,6 +1,6 @@
 //! Modules of two versions in one proxy, whose threads share their data.
 
-use super::stand::{CLIENTS, Probe, Stand, caller, front, listener, polling, spec};
+use super::testbed::{CLIENTS, Probe, Stand, caller, front, listener, polling, spec};
 use crate::support::Place;
 use bloc_mesh::envoy::SERVICE;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The outbound listener of a proxy that also has an inbound one.
 
-use super::stand::{CLIENTS, OTHER, Stand, caller, listener, polling, spec};
+use super::testbed::{CLIENTS, OTHER, Stand, caller, listener, polling, spec};
 use bloc_mesh::envoy::SERVICE;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A service is deleted or renamed while its requests are held.
 
-use super::stand::{BOUND, OTHER, Probe, Stand, front, listener, polling, spec};
+use super::testbed::{BOUND, OTHER, Probe, Stand, front, listener, polling, spec};
 use crate::support::Tally;
 use crate::support::traffic::send_known;
 use bloc_mesh::envoy::SERVICE;

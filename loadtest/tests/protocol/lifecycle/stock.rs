@@ -1,7 +1,7 @@
 //! The same updates in stock Envoy, without our filters, lose no request. So the filters are the
 //! cause if one is lost with them.
 
-use super::stand::{CLIENTS, Stand, listener};
+use super::testbed::{CLIENTS, Stand, listener};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;

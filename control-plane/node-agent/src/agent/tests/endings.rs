@@ -1,6 +1,6 @@
 //! Quotas are put back, and an agent starts again.
 
-use super::stand::{CONFIG, Stand, max, read};
+use super::testbed::{CONFIG, Stand, max, read};
 use crate::agent::Agent;
 use std::fs;
 
@@ -96,7 +96,7 @@ fn what_changed_after_a_release_is_not_undone_by_a_restore() {
     stand.agent.release();
     stand.write("a", 0.8);
     for end in [Agent::release, Agent::restore] {
-        stand.agent = super::stand::agent(stand.path("").as_path());
+        stand.agent = super::testbed::agent(stand.path("").as_path());
         end(&mut stand.agent);
         assert_eq!((stand.quotas("a"), stand.quotas("b")), ([800, 850], [500, 550]));
     }

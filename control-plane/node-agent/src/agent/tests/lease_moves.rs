@@ -1,7 +1,7 @@
 //! A cluster-wide limit: when a part may move to another node, and what is counted.
 
 use super::leases::{asked, leased, part, stand, start, sum, tell};
-use super::stand::Stand;
+use super::testbed::Stand;
 use crate::agent::{JOIN_STEPS, WAIT};
 use crate::cores::Cores;
 use bloc_leases::Part;

@@ -1,6 +1,6 @@
 //! A cluster-wide limit: this node uses what it holds.
 
-use super::stand::{CONFIG, Stand, agent};
+use super::testbed::{CONFIG, Stand, agent};
 use crate::agent::{JOIN_STEPS, WAIT};
 use crate::cores::Cores;
 use crate::lease::{Contents, Leases};
@@ -41,7 +41,7 @@ pub(super) fn asked(leases: &Leases) -> Option<Ask> {
 pub(super) fn tell(leases: &Leases, part: u32, goal: u32) {
     let (life, ask) = (leases.due().contents.life, asked(leases).unwrap());
     let (part, goal) = (Part::millionths(part), Part::millionths(goal));
-    leases.hear(&[Some(vec![Told { name: APP.to_owned(), life, number: ask.number, part, goal }])]);
+    leases.receive(&[Some(vec![Told { name: APP.to_owned(), life, number: ask.number, part, goal }])]);
 }
 
 pub(super) fn part(leases: &Leases) -> u32 {

@@ -1,6 +1,6 @@
 //! Memory moves between containers, and is put back.
 
-use super::memory_stand::{CONFIG, Stand};
+use super::memory_testbed::{CONFIG, Stand};
 use crate::bytes::Bytes;
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! Somebody else writes or removes groups; groups cannot be read or written.
 
-use super::stand::{Stand, max, read, read_file};
+use super::testbed::{Stand, max, read, read_file};
 use crate::agent::JOIN_STEPS;
 use crate::cores::Cores;
 use std::fs;
@@ -234,7 +234,7 @@ fn a_group_that_gets_a_burst_leaves_and_the_others_may_have_their_own() {
 fn containers_for_whose_least_quotas_there_is_no_room_are_left_alone() {
     for (period, managed) in [(10_000, 2), (100_000, 3)] {
         let mut stand = Stand::new(&[("a", 0.2), ("b", 0.2), ("c", 0.2)]);
-        stand.configure(&super::stand::CONFIG.replace("limit: 1", "limit: 0.2"));
+        stand.configure(&super::testbed::CONFIG.replace("limit: 1", "limit: 0.2"));
         for uid in ["a", "b", "c"] {
             fs::write(stand.group(uid).join("cpu.max"), format!("{} {period}", period / 5)).unwrap();
         }

@@ -1,6 +1,6 @@
 //! The pods that are reported.
 
-use super::stand::{CONFIG, Stand};
+use super::testbed::{CONFIG, Stand};
 
 #[test]
 fn an_observer_reports_no_quotas() {

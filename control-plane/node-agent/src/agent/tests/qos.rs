@@ -1,6 +1,6 @@
 //! CPU shares move by response times, and are put back.
 
-use super::qos_stand::{CONFIG, IN_TIME, LATE, Stand, name};
+use super::qos_testbed::{CONFIG, IN_TIME, LATE, Stand, name};
 use crate::agent::Agent;
 use crate::cgroup::Version;
 use crate::cores::Cores;

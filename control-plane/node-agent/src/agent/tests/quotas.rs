@@ -1,6 +1,6 @@
 //! Containers come under the limit, and quotas move.
 
-use super::stand::{CONFIG, Stand, max};
+use super::testbed::{CONFIG, Stand, max};
 use crate::agent::JOIN_STEPS;
 use crate::cores::Cores;
 use std::fs;

@@ -247,7 +247,7 @@ async fn two_replicas_never_let_agents_hold_more_than_the_limit() {
         for (nth, told) in futures_util::future::join_all(asking).await {
             // Some answers are lost.
             if let Some(told) = told.filter(|_| fastrand::u8(..10) > 0) {
-                agents[nth].hear(&told);
+                agents[nth].receive(&told);
             }
         }
         let held: Part = agents.iter().map(|agent| agent.lease(APP).part).sum();

@@ -194,7 +194,7 @@ impl World {
     /// A pod's agent reports to a replica, if it reaches it.
     fn speak(&self, proxy: usize, replica: usize) {
         if self.only[proxy].is_none_or(|only| only == replica) {
-            self.replicas[replica].borrow_mut().hear_agent(proxy, self.cores.borrow()[proxy], self.now());
+            self.replicas[replica].borrow_mut().receive_agent(proxy, self.cores.borrow()[proxy], self.now());
         }
     }
 
@@ -263,7 +263,7 @@ impl World {
             Message::Question(replica, from, body) => {
                 let request: SyncRequest = ConfigError::read_json(&body).unwrap();
                 let poll = Poll::try_from(request).unwrap().run_by(Module::of(None, Some(b"cpu")));
-                let answer = self.replicas[replica].borrow_mut().hear(poll, from, self.now());
+                let answer = self.replicas[replica].borrow_mut().receive(poll, from, self.now());
                 self.lower(replica);
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }

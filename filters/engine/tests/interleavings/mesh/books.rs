@@ -44,7 +44,7 @@ impl Mesh {
     /// All requests have ended: the filters have counted what happened, and no state is left.
     pub fn close(&mut self) {
         for server in &mut self.servers {
-            server.hear();
+            server.observe();
             server.tick();
         }
         let vm = self.caller.engine.vm();

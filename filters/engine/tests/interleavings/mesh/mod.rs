@@ -50,7 +50,7 @@ impl Proxy {
     }
 
     /// Delivers the pending messages.
-    fn hear(&self) {
+    fn observe(&self) {
         let vm = self.engine.vm().number;
         let root = self.roots.first().expect("a plugin");
         root.messages(std::iter::from_fn(|| self.process.message(vm)));
@@ -185,7 +185,7 @@ impl Mesh {
             proxy.process.advance(pause);
         }
         match self.rng.u32(0..8) {
-            0 => self.caller.hear(),
+            0 => self.caller.observe(),
             1 => self.caller.tick(),
             2 => {
                 let server = self.rng.usize(..SERVERS);
@@ -193,7 +193,7 @@ impl Mesh {
             }
             3..6 => {
                 let server = self.rng.usize(..SERVERS);
-                self.servers[server].hear();
+                self.servers[server].observe();
             }
             _ => {}
         }

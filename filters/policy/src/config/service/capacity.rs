@@ -130,7 +130,11 @@ impl Kind for Capacity {
             CapacityParameters::Unlimited => "unlimited".to_owned(),
             CapacityParameters::Static(limit) => format!("static {}", limit.get()),
             CapacityParameters::PerCore { per_core, limit } => {
-                format!("per core {} {}", Number::canonical(per_core), Maybe::<Whole>::canonical(&limit.map(Concurrency::get)))
+                format!(
+                    "per core {} {}",
+                    Number::canonical(per_core),
+                    Maybe::<Whole>::canonical(&limit.map(Concurrency::get))
+                )
             }
             CapacityParameters::Average(interval) => format!("average {}", Time::canonical(interval)),
             CapacityParameters::Slo(slo) => format!("slo {}", Time::canonical(slo)),

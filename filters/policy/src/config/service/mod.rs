@@ -13,9 +13,7 @@ pub use capacity::{CapacityParameters, CapacitySpec};
 use super::error::ConfigError;
 use super::features::table::Rule;
 use super::routing::RoutingKind;
-use crate::config::kinds::{
-    Choice, Flag, Kind, MILLISECOND, Maybe, Number, Read, Time, Unknown, Whole,
-};
+use crate::config::kinds::{Choice, Flag, Kind, MILLISECOND, Maybe, Number, Read, Time, Unknown, Whole};
 use crate::units::inserted::{once, try_inserted};
 use capacity::Capacity;
 use lists::{Addresses, AddressesByPort, List, MARK, NamedRetries, ROUTE_RETRIES, ReadList};

@@ -39,7 +39,8 @@ fn a_service_name_has_1_to_253_printable_ascii_characters() {
     assert_eq!((validated("a"), validated(&"a".repeat(253))), (Ok(()), Ok(())));
     for name in ["".to_owned(), "a".repeat(254), "a b".to_owned(), "ä".to_owned()] {
         let allowed = "allowed: a name of 1 to 253 printable ASCII characters";
-        assert_eq!(validated(&name), Err(format!("services.{name}: {name:?} is not allowed; {allowed}")));
+        let shown = if name.len() < 60 { format!("{name:?}") } else { format!("\"{0}…{0}\"", "a".repeat(28)) };
+        assert_eq!(validated(&name), Err(format!("services.{name}: {shown} is not allowed; {allowed}")));
     }
 }
 

@@ -52,9 +52,9 @@ impl Bidder {
     }
 
     /// A server reported, in an answer or a rejection.
-    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
+    fn observe(&mut self, report: &LoadReport, now: Timestamp) {
         self.heard = now;
-        self.bids.hear(report);
+        self.bids.observe(report);
     }
 
     /// A server accepted this bid. A server without load reports (`ignores`) accepts every bid.
@@ -124,11 +124,11 @@ impl Routing for Bidder {
             Event::Answered { endpoint, bid, took, answer, now } => match answer {
                 Answer::Served(report) => {
                     self.served(endpoint, bid, took, false);
-                    self.hear(report, now);
+                    self.observe(report, now);
                 }
                 Answer::Orca(_) | Answer::Unreported => self.served(endpoint, bid, took, true),
                 Answer::Bounced(report) => {
-                    self.hear(report, now);
+                    self.observe(report, now);
                     let held = was_held(bid, report, took);
                     if !held {
                         self.bids.bounced(took);
@@ -142,9 +142,9 @@ impl Routing for Bidder {
                         promises.bounced();
                     }
                 }
-                Answer::Rejected(report) => self.hear(report, now),
+                Answer::Rejected(report) => self.observe(report, now),
                 Answer::RejectedForDeadline(report) => {
-                    self.hear(report, now);
+                    self.observe(report, now);
                     if let Some(promises) = self.promises(endpoint) {
                         promises.bounced();
                     }

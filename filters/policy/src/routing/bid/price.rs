@@ -98,7 +98,7 @@ impl Bids {
     }
 
     /// A server reported, in an answer or a bounce.
-    pub fn hear(&mut self, report: &LoadReport) {
+    pub fn observe(&mut self, report: &LoadReport) {
         let most = self.most();
         if let Some(execution) = report.execution {
             let (mean, execution) = (self.execution.unwrap_or_default(), execution.as_secs_f64().min(most));
@@ -106,7 +106,7 @@ impl Bids {
             self.execution = Some(mean + (execution - mean) / self.executions);
         }
         if let Some(offer) = report.offer(self.fleet_seconds()) {
-            self.heard.hear(offer);
+            self.heard.observe(offer);
             self.news += 1;
             self.reprice();
         }

@@ -20,7 +20,7 @@ fn report(expected_ms: u32, execution_ms: u64) -> LoadReport {
 
 fn hearing(price: f64, reports: usize, report: &LoadReport) -> Bids {
     let mut bids = Bids::new(price);
-    (0..reports).for_each(|_| bids.hear(report));
+    (0..reports).for_each(|_| bids.observe(report));
     bids
 }
 
@@ -28,10 +28,10 @@ fn hearing(price: f64, reports: usize, report: &LoadReport) -> Bids {
 fn makes_no_bid_before_the_eighth_report() {
     assert_eq!(bid(&hearing(0.1, 0, &report(100, 50)), 0), None);
     let mut bids = hearing(0.1, 7, &report(100, 50));
-    bids.hear(&LoadReport { execution: Some(Duration::from_millis(50)), ..LoadReport::default() });
+    bids.observe(&LoadReport { execution: Some(Duration::from_millis(50)), ..LoadReport::default() });
     bids.bounced(Duration::from_millis(20));
     assert_eq!(bid(&bids, 0), None, "a report without an expected response time does not count");
-    bids.hear(&report(100, 50));
+    bids.observe(&report(100, 50));
     assert_eq!(bid(&bids, 0), Some(115.0), "the first bounce counts for 8 ms");
 }
 
@@ -69,7 +69,7 @@ fn where_one_server_is_left_its_offer_is_the_price() {
 #[test]
 fn fewer_servers_leave_the_higher_bids() {
     let mut bids = Bids::new(0.1);
-    (0..16).for_each(|nth| bids.hear(&report([50, 150][nth % 2], 50)));
+    (0..16).for_each(|nth| bids.observe(&report([50, 150][nth % 2], 50)));
     let all: Vec<_> = (0..5).map(|number| bids.bid(BidPosition { number, of: 5 }).unwrap()).collect();
     assert!(all.is_sorted_by(|one, next| one < next));
     for of in 0..=5 {
@@ -82,9 +82,9 @@ fn fewer_servers_leave_the_higher_bids() {
 #[test]
 fn makes_new_prices_after_four_reports_or_when_a_bounce_costs_a_tenth_more_or_less() {
     let mut bids = hearing(0.0, 16, &report(100, 50));
-    (0..3).for_each(|_| bids.hear(&report(200, 50)));
+    (0..3).for_each(|_| bids.observe(&report(200, 50)));
     assert_eq!(bid(&bids, 0), Some(102.5));
-    bids.hear(&report(200, 50));
+    bids.observe(&report(200, 50));
     assert_eq!(bid(&bids, 0), Some(105.1));
 
     // From 10/512 of a second to 9/512 and 11/512, and beyond.
@@ -108,11 +108,11 @@ fn a_probe_waits_for_a_report_and_ends_with_the_next_request_served() {
         (0..unreported).for_each(|_| bids.served(Duration::from_millis(100)));
         assert_eq!(bid(&bids, 0), Some(115.0), "no prices yet");
         for _ in 0..9 {
-            bids.hear(&report(100, 50));
+            bids.observe(&report(100, 50));
             assert_eq!(bid(&bids, 0), Some(107.5), "after {unreported} answers without a report");
         }
         bids.served(Duration::from_millis(100));
-        bids.hear(&report(100, 50));
+        bids.observe(&report(100, 50));
         assert_eq!(bid(&bids, 0), Some(115.0));
     }
 }
@@ -121,9 +121,9 @@ fn a_probe_waits_for_a_report_and_ends_with_the_next_request_served() {
 fn a_new_price_holds_from_the_next_prices_on() {
     let mut bids = hearing(0.1, 8, &report(100, 50));
     bids.configure(1.0);
-    (0..3).for_each(|_| bids.hear(&report(100, 50)));
+    (0..3).for_each(|_| bids.observe(&report(100, 50)));
     assert_eq!(bid(&bids, 0), Some(107.5));
-    bids.hear(&report(100, 50));
+    bids.observe(&report(100, 50));
     assert_eq!(bid(&bids, 0), Some(152.5));
 }
 
@@ -150,10 +150,10 @@ fn hears_what_a_server_that_reads_the_fleet_would_compare() {
     let mut bids = hearing(0.0, 52, &LoadReport { fleet: true, ..report(100, 50) });
     assert_eq!((bid(&bids, 0), bids.fleet()), (Some(102.5), Some(Duration::from_millis(50))));
     let mut whole = bids.clone();
-    bids.hear(&slow);
+    bids.observe(&slow);
     assert_eq!(bids.fleet(), Some(Duration::from_millis(51)), "one of fifty");
-    (0..3).for_each(|_| bids.hear(&slow));
-    (0..4).for_each(|_| whole.hear(&LoadReport { fleet: false, ..slow }));
+    (0..3).for_each(|_| bids.observe(&slow));
+    (0..4).for_each(|_| whole.observe(&LoadReport { fleet: false, ..slow }));
     // The power mean of twelve times 100 and four times 200.
     assert_eq!(bid(&whole, 4), Some(209.2));
     // The slow server's offers are 175.5, 176, 176.5 and 176.9.
@@ -169,10 +169,10 @@ fn says_nothing_of_a_fleet_that_takes_much_longer_than_the_own_requests() {
         bids.took = Some(f64::from(took) / 1e3);
         assert_eq!(bids.fleet().is_some(), says, "{took} ms: three times that");
     }
-    bids.hear(&LoadReport { fleet: true, ..report(109, 50) });
+    bids.observe(&LoadReport { fleet: true, ..report(109, 50) });
     assert_eq!(bids.heard, {
         let mut heard = hearing(0.1, 16, &report(109, 109)).heard;
-        heard.hear(0.109);
+        heard.observe(0.109);
         heard
     });
 }
@@ -182,11 +182,11 @@ fn the_fleets_execution_time_is_the_mean_of_what_was_reported_first_and_then_of_
     let mut bids = Bids::new(0.0);
     assert_eq!(bids.fleet(), None);
     for (millis, mean) in [(10, 10), (20, 15), (30, 20)] {
-        bids.hear(&report(100, millis));
+        bids.observe(&report(100, millis));
         assert_eq!(bids.fleet(), Some(Duration::from_millis(mean)));
     }
-    (0..100).for_each(|_| bids.hear(&report(100, 20)));
-    bids.hear(&report(100, 70));
+    (0..100).for_each(|_| bids.observe(&report(100, 20)));
+    bids.observe(&report(100, 70));
     assert_eq!(bids.fleet(), Some(Duration::from_millis(21)));
 }
 
@@ -203,11 +203,11 @@ fn exchanges(bids: &mut Bids, requests: usize, bounce: Duration, mut expected: i
                 break took;
             }
             bids.bounced(bounce);
-            bids.hear(&report(took, 10));
+            bids.observe(&report(took, 10));
             (attempt, bounces) = (attempt + 1, bounces + 1);
         };
         bids.served(Duration::from_millis(took.into()));
-        bids.hear(&report(expected(3), 10));
+        bids.observe(&report(expected(3), 10));
     }
     bounces
 }
@@ -269,12 +269,12 @@ fn a_few_slow_uploads_do_not_stop_bidding_for_other_requests() {
 }
 
 #[test]
-fn makes_no_trial_bids_where_bids_save_nothing() {
+fn makes_no_probing_bids_where_bids_save_nothing() {
     let mut bids = hearing(0.1, 16, &report(4, 2));
     bids.bounced(Duration::from_millis(20));
     for _ in 0..10_000 {
         bids.served(Duration::from_millis(4));
-        bids.hear(&report(4, 2));
+        bids.observe(&report(4, 2));
         assert!(bid(&bids, 0) > Some(4.0));
     }
 }
@@ -283,10 +283,10 @@ fn makes_no_trial_bids_where_bids_save_nothing() {
 fn believes_a_report_up_to_four_times_what_own_requests_take() {
     let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
     let mut bids = Bids::new(0.1);
-    bids.hear(&liar);
+    bids.observe(&liar);
     bids.served(Duration::from_millis(100));
     assert_eq!(bids.execution, Some(0.4), "four times as long");
-    (0..7).for_each(|_| bids.hear(&liar));
+    (0..7).for_each(|_| bids.observe(&liar));
     assert_eq!(bid(&bids, 0), Some(442.5), "four times as long, 2.5 ms, and a tenth of 400 ms");
 }
 
@@ -296,13 +296,13 @@ fn one_liar_among_ten_changes_the_first_bids_little() {
     let mut bids = Bids::new(0.0);
     for _ in 0..100 {
         for _ in 0..9 {
-            bids.hear(&report(200, 50));
+            bids.observe(&report(200, 50));
             if let (Some(first), Some(third)) = (bid(&bids, 0), bid(&bids, 2)) {
                 assert!((202.5..220.0).contains(&first) && third < 300.0, "{first}, {third}");
             }
         }
         bids.served(Duration::from_millis(200));
-        bids.hear(&liar);
+        bids.observe(&liar);
     }
 }
 

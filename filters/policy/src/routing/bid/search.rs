@@ -32,7 +32,7 @@ impl Default for Heard {
 
 impl Heard {
     /// Records an offer in seconds, replacing the oldest one.
-    pub fn hear(&mut self, offer: f64) {
+    pub fn observe(&mut self, offer: f64) {
         if let Some(oldest) = self.times.get_mut(self.next) {
             *oldest = offer as f32;
         }
@@ -70,7 +70,7 @@ mod tests {
 
     fn heard(millis: impl IntoIterator<Item = u64>) -> Heard {
         let mut heard = Heard::default();
-        millis.into_iter().for_each(|millis| heard.hear(Duration::from_millis(millis).as_secs_f64()));
+        millis.into_iter().for_each(|millis| heard.observe(Duration::from_millis(millis).as_secs_f64()));
         heard
     }
 

@@ -128,12 +128,12 @@ impl Estimate {
     }
 
     /// The server reported, in answer to one of `pending` requests of this sender.
-    pub fn hear(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
+    pub fn observe(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
         let Some(queue) = report.queue else { return };
         let own = pending.saturating_sub(1);
         let others = f64::from(queue.saturating_sub(own)).min(limit.0);
         if let (Some(rate), Some(confidence)) = (report.rate, report.confidence) {
-            self.rate.hear(rate, confidence, now);
+            self.rate.observe(rate, confidence, now);
         }
         (self.heard, self.sent) = (Some((now, others)), 0);
         self.service = report.service;

@@ -16,7 +16,7 @@ fn fleet(wait: f64, senders: f64) -> Fleet {
 
 fn heard(queue: u32, pending: u32) -> Estimate {
     let mut estimate = Estimate::default();
-    estimate.hear(&LoadReport { queue: Some(queue), ..LoadReport::default() }, pending, NO_LIMIT, at(0));
+    estimate.observe(&LoadReport { queue: Some(queue), ..LoadReport::default() }, pending, NO_LIMIT, at(0));
     estimate
 }
 
@@ -29,7 +29,7 @@ fn the_queue_estimate_adds_own_requests_and_those_of_other_senders() {
     assert_eq!(estimate.standing(3).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 8.0);
     assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0), at(0)), 0.0);
     assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 9.0, "each own request stands for ten");
-    estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
+    estimate.observe(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
     assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 0.0, "a report covers all requests");
 }
 
@@ -64,9 +64,9 @@ fn a_reported_service_rate_overrides_the_derived_one() {
     let mut estimate = Estimate::default();
     assert_eq!(estimate.standing(0).service_rate(), 0.0);
     let report = LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
-    estimate.hear(&report, 1, NO_LIMIT, at(0));
+    estimate.observe(&report, 1, NO_LIMIT, at(0));
     assert_eq!(estimate.standing(0).service_rate(), 20.0);
-    estimate.hear(&LoadReport { service: Some(34.0), ..report }, 1, NO_LIMIT, at(0));
+    estimate.observe(&LoadReport { service: Some(34.0), ..report }, 1, NO_LIMIT, at(0));
     assert_eq!(estimate.standing(0).service_rate(), 34.0);
 }
 
@@ -80,7 +80,7 @@ fn believed(report: &LoadReport, limit: Limit) -> f64 {
     let mut estimate = Estimate::default();
     estimate.sent(1, at(0));
     estimate.answered(at(100));
-    estimate.hear(report, 1, limit, at(100));
+    estimate.observe(report, 1, limit, at(100));
     let (standing, fleet) = (estimate.standing(0), fleet(0.0, 1.0));
     (standing.known_queue(&fleet, standing.service_rate(), at(100)) + 1.0) / standing.service_rate()
 }
@@ -101,7 +101,7 @@ fn keeps_the_expected_response_time_within_four_times_the_observed() {
 fn believes_a_huge_queue_only_up_to_a_few_times_the_mean() {
     let limited = |servers, mean| {
         let mut estimate = Estimate::default();
-        estimate.hear(&says(u32::MAX, 20.0), 1, Limit::new(servers, mean), at(0));
+        estimate.observe(&says(u32::MAX, 20.0), 1, Limit::new(servers, mean), at(0));
         estimate.standing(0).known_queue(&fleet(0.0, 1.0), 1.0, at(0))
     };
     assert_eq!([limited(100, 2.0), limited(4, 2.0), limited(1, 2.0)], [72.0, 36.0, 18.0]);
@@ -110,7 +110,7 @@ fn believes_a_huge_queue_only_up_to_a_few_times_the_mean() {
 #[test]
 fn forgets_a_server_after_ten_reset_intervals_without_a_report() {
     let (mut estimate, reset) = (Estimate::default(), Duration::from_millis(200));
-    estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
+    estimate.observe(&says(9, 1.0), 1, NO_LIMIT, at(0));
     assert!(!estimate.forget(reset, at(2000)));
     assert_eq!(estimate.standing(0).service_rate(), 1.0);
     assert!(estimate.forget(reset, at(2001)));
@@ -124,7 +124,7 @@ fn taken_for(report: &LoadReport, pending: u32) -> [f64; 2] {
     let mut estimate = Estimate::default();
     estimate.sent(1, at(0));
     estimate.answered(at(250));
-    estimate.hear(report, pending, NO_LIMIT, at(250));
+    estimate.observe(report, pending, NO_LIMIT, at(250));
     let standing = estimate.standing(0);
     [standing.service_rate(), standing.known_queue(&fleet(0.0, 1.0), 1.0, at(250))]
 }
@@ -146,7 +146,7 @@ fn an_answer_in_zero_time_does_not_limit_the_believed_rate() {
     let mut estimate = Estimate::default();
     estimate.sent(1, at(100));
     estimate.answered(at(100));
-    estimate.hear(&says(0, 20.0), 1, NO_LIMIT, at(100));
+    estimate.observe(&says(0, 20.0), 1, NO_LIMIT, at(100));
     assert_eq!(estimate.standing(0).service_rate(), 20.0);
 }
 
@@ -204,7 +204,7 @@ fn requests_assumed_of_other_senders_age_from_the_first_own_request() {
 #[test]
 fn a_forgotten_server_keeps_the_requests_sent_to_it() {
     let mut estimate = Estimate::default();
-    estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
+    estimate.observe(&says(9, 1.0), 1, NO_LIMIT, at(0));
     estimate.sent(1, at(1_000));
     assert!(estimate.forget(Duration::from_millis(200), at(2_001)));
     assert_eq!(estimate.standing(1).unknown_queue(&fleet(0.0, 3.0), at(2_000)), 1.0);
@@ -217,7 +217,7 @@ fn a_server_of_unknown_speed_is_assumed_as_fast_as_the_fastest() {
     let fleet = Fleet { most: 8.0, ..fleet(0.0, 1.0) };
     assert_eq!(Estimate::default().standing(1).expected(&fleet, at(0)), 0.25);
     let mut slow = Estimate::default();
-    slow.hear(&says(0, 2.0), 1, NO_LIMIT, at(0));
+    slow.observe(&says(0, 2.0), 1, NO_LIMIT, at(0));
     assert_eq!(slow.standing(1).expected(&fleet, at(0)), 1.0);
 }
 

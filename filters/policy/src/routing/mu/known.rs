@@ -70,7 +70,7 @@ impl Known {
                     estimate.answered(now);
                 }
                 if let Some(report) = answer.report() {
-                    estimate.hear(report, pending, Limit::new(endpoints.len(), self.mean_queue), now);
+                    estimate.observe(report, pending, Limit::new(endpoints.len(), self.mean_queue), now);
                 }
                 if *answer == Answer::Unreported {
                     estimate.served_without_report(now);

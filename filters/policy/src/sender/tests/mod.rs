@@ -33,7 +33,7 @@ fn sender(endpoints: Option<&[&str]>) -> Sender {
 fn meet(sender: &mut Sender, address: &str) -> EndpointId {
     let endpoint = sender.endpoint_at(address, Timestamp::ZERO).unwrap();
     let (bid, permit) = (None, Permit::Probe);
-    sender.met(&mut Attempt { endpoint, began: Timestamp::ZERO, bid, permit, explores: false });
+    sender.placed_by_envoy(&mut Attempt { endpoint, began: Timestamp::ZERO, bid, permit, explores: false });
     endpoint
 }
 
@@ -112,7 +112,7 @@ fn rejections_of_requests_without_a_list_do_not_fill_the_retry_budget() {
         }
         let mut attempt = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
         if explores {
-            sender.met(&mut attempt);
+            sender.placed_by_envoy(&mut attempt);
         }
         for _ in 0..40 {
             sender.answer(&attempt, Answer::Rejected(LoadReport::default()), at(0));
@@ -310,7 +310,7 @@ fn does_not_bid_while_servers_are_full_whatever_else_they_reject() {
             let attempt = sender.begin("1.1.1.2:1", Some(sender.turn(0)), Timestamp::ZERO).unwrap();
             sender.answer(&attempt, answer, Timestamp::ZERO);
             if is_full {
-                sender.met_full();
+                sender.refused_as_full();
             }
             sender.end(&attempt);
         }

@@ -24,16 +24,16 @@ const OLDEST: f64 = 50.0;
 
 /// What the variation of the execution times says about a request's rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rest {
+pub struct RemainingTime {
     heard: f64,
     /// `v - 1`.
     over: f64,
 }
 
-impl Rest {
+impl RemainingTime {
     /// A request took `took` seconds to execute, where the mean is `mean` seconds. Only for
     /// requests whose start is known for sure.
-    pub fn hear(&mut self, took: f64, mean: f64) {
+    pub fn observe(&mut self, took: f64, mean: f64) {
         // If the mean is 0, the ratio is `OUTLIER`.
         let ratio = (took / mean).min(OUTLIER);
         self.heard += 1.0;

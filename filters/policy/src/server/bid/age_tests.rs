@@ -4,20 +4,20 @@ use super::*;
 
 const DIFFERENCE: f64 = 1e-9;
 
-fn heard(times: impl IntoIterator<Item = f64>, mean: f64) -> Rest {
-    let mut rest = Rest::default();
-    times.into_iter().for_each(|took| rest.hear(took, mean));
-    rest
+fn heard(times: impl IntoIterator<Item = f64>, mean: f64) -> RemainingTime {
+    let mut remaining = RemainingTime::default();
+    times.into_iter().for_each(|took| remaining.observe(took, mean));
+    remaining
 }
 
 /// With `v - 1` equal to this.
-fn over(over: f64) -> Rest {
-    Rest { over, ..Rest::default() }
+fn over(over: f64) -> RemainingTime {
+    RemainingTime { over, ..RemainingTime::default() }
 }
 
 /// For a mean of 1 s, in milliseconds.
-fn excess(rest: Rest, age: u64) -> i64 {
-    (rest.excess(Duration::from_millis(age), 1.0) * 1e3).round() as i64
+fn excess(remaining: RemainingTime, age: u64) -> i64 {
+    (remaining.excess(Duration::from_millis(age), 1.0) * 1e3).round() as i64
 }
 
 fn near(value: f64, expected: f64) {
@@ -26,7 +26,7 @@ fn near(value: f64, expected: f64) {
 
 #[test]
 fn no_age_matters_before_a_request_was_measured_nor_where_times_are_exponential() {
-    assert_eq!([0, 500, 2_000, 60_000].map(|age| excess(Rest::default(), age)), [0; 4]);
+    assert_eq!([0, 500, 2_000, 60_000].map(|age| excess(RemainingTime::default(), age)), [0; 4]);
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn where_times_vary_much_an_old_request_takes_longer_and_a_new_one_as_long_as_an
 
 #[test]
 fn a_request_of_twice_the_longest_time_or_50_times_the_mean_counts_as_any_other() {
-    for (rest, oldest) in [(over(-1.0), 2_000), (over(-0.5), 6_000), (over(2.0), 50_000)] {
-        assert_ne!(excess(rest, oldest), 0);
-        assert_eq!([1, 1 << 40].map(|more| excess(rest, oldest + more)), [0, 0], "{rest:?}");
+    for (remaining, oldest) in [(over(-1.0), 2_000), (over(-0.5), 6_000), (over(2.0), 50_000)] {
+        assert_ne!(excess(remaining, oldest), 0);
+        assert_eq!([1, 1 << 40].map(|more| excess(remaining, oldest + more)), [0, 0], "{remaining:?}");
     }
-    for rest in [Rest::default(), over(-1.0), over(2.0)] {
+    for remaining in [RemainingTime::default(), over(-1.0), over(2.0)] {
         for age in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
-            assert_eq!(rest.excess(age, 0.0), 0.0, "nothing takes any time");
+            assert_eq!(remaining.excess(age, 0.0), 0.0, "nothing takes any time");
         }
     }
 }
@@ -72,12 +72,12 @@ fn the_first_request_has_a_weight_of_a_tenth_and_the_hundredth_of_a_hundredth() 
     for requests in [91, 400] {
         let before = heard(vec![100.0; requests], 100.0);
         let mut after = before;
-        after.hear(200.0, 100.0);
+        after.observe(200.0, 100.0);
         near(after.over, before.over + (4.0 - 2.0 - before.over) / 100.0);
     }
     let before = heard(vec![100.0; 89], 100.0);
     let mut after = before;
-    after.hear(200.0, 100.0);
+    after.observe(200.0, 100.0);
     near(after.over, before.over + (4.0 - 2.0 - before.over) / 99.0);
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `offers` | what a server compares with a bid or a deadline |
 //! | [`age`] | how long the running request will still take |
-//! | [`trial`] | how a server that is surely slower than the fleet finds out that it has become faster |
+//! | [`probe`] | how a server that is surely slower than the fleet finds out that it has become faster |
 //! | `hold` | how long a request is held, and why it is then rejected |
 
 pub mod age;
 pub(crate) mod hold;
 mod offers;
-pub mod trial;
+pub mod probe;

@@ -33,14 +33,14 @@ impl Server {
     pub(in crate::server) fn is_too_slow_for(&self, bid: Bid, now: Timestamp) -> bool {
         let Some((_, fleet)) = self.known_concurrency().zip(bid.fleet) else { return false };
         let fleet = fleet.as_secs_f64();
-        let Measured { departures, trials, .. } = &mut *self.measured.borrow_mut();
+        let Measured { departures, probes, .. } = &mut *self.measured.borrow_mut();
         let offer = departures.mean().map(|own| offer::offer(own, own, fleet));
         if offer <= Some(bid.most.as_secs_f64()) || !departures.is_slower_than(fleet) {
             return false;
         }
-        let bounces = departures.execution_in(fleet, now) > Some(fleet) || !trials.begin(now);
+        let bounces = departures.execution_in(fleet, now) > Some(fleet) || !probes.begin(now);
         if bounces {
-            trials.bounced(now);
+            probes.bounced(now);
         }
         bounces
     }
@@ -62,13 +62,13 @@ impl Server {
     }
 
     /// Whether a request with a bid or a deadline that meets `others` is judged by the running
-    /// one's start. If so, [pass it in](Self::hear_start) first.
+    /// one's start. If so, [pass it in](Self::observe_start) first.
     pub(in crate::server) fn asks_for_start(&self, others: Concurrency) -> bool {
         self.minds_starts() && others > Concurrency::new(0)
     }
 
     /// Sets the start of the running request, for the next arrival only.
-    pub(in crate::server) fn hear_start(&mut self, start: Option<Timestamp>) {
+    pub(in crate::server) fn observe_start(&mut self, start: Option<Timestamp>) {
         self.start = start;
     }
 
@@ -88,7 +88,7 @@ impl Server {
     pub(in crate::server) fn by_age(&self, seconds: f64, now: Timestamp) -> f64 {
         let Some(start) = self.start else { return seconds };
         let measured = self.measured.borrow();
-        let excess = measured.rest.excess(now.since(start), measured.departures.mean().unwrap_or_default());
+        let excess = measured.remaining.excess(now.since(start), measured.departures.mean().unwrap_or_default());
         seconds + excess.min(MOST_BY_AGE * seconds)
     }
 }

@@ -43,7 +43,7 @@ fn least_exact(server: &mut Server, others: u32, age: u64) -> u64 {
     let (mut rejected, mut admitted) = (0, 1 << 40);
     while admitted - rejected > 1 {
         let bid = (admitted + rejected) / 2;
-        server.hear_start(Some(at(NOW - age)));
+        server.observe_start(Some(at(NOW - age)));
         match server.judge(requests(others), Some(micros(bid).into()), None, at(NOW)) {
             Ok(()) => admitted = bid,
             Err(_) => rejected = bid,
@@ -72,7 +72,7 @@ fn bids_and_deadlines_are_compared_with_it_and_reports_are_not_of_it() {
     for fleet in [None, Some(micros(100_000))] {
         let mut server = served(spec(true), false);
         let mut arrive = |start, bid, deadline, others| {
-            server.hear_start(start);
+            server.observe_start(start);
             let bid: Option<u64> = bid;
             let bid = bid.map(|most| Bid { most: micros(most), fleet });
             let deadline: Option<u64> = deadline;
@@ -98,7 +98,7 @@ fn bids_and_deadlines_are_compared_with_it_and_reports_are_not_of_it() {
 fn a_start_is_for_the_next_request_only() {
     let mut server = served(spec(true), false);
     let bid = Some(micros(180_000).into());
-    server.hear_start(Some(at(NOW - 100)));
+    server.observe_start(Some(at(NOW - 100)));
     let both = [(); 2].map(|()| server.judge_arrival(requests(1), bid, None, at(NOW)));
     assert_eq!(both, [Ok(()), Err(Reason::Bid)]);
 }
@@ -135,7 +135,7 @@ fn a_bid_that_a_fast_server_rejects_while_it_is_not_sure_is_a_bounce() {
     for (idle, at_least) in [(0, 0), (60_000, 5_800_000)] {
         let now = at(last + idle);
         let rejects = |server: &mut Server, bid| {
-            server.hear_start(Some(at(last + idle - 5_000)));
+            server.observe_start(Some(at(last + idle - 5_000)));
             server.judge(requests(1), bid, None, now).is_err()
         };
         let bid = |most| Some(Bid { most: micros(most), fleet });
@@ -171,19 +171,19 @@ fn the_variation_is_that_of_requests_which_ran_from_the_hand_over_on() {
     // For each `hold` and number of requests met: whether the request counts.
     for (hold, met, counts) in [(true, 0, true), (true, 2, true), (false, 0, true), (false, 2, false)] {
         let mut server = served(spec(hold), false);
-        let before = server.measured.borrow().rest;
+        let before = server.measured.borrow().remaining;
         server.judge_arrival(requests(met), None, None, at(NOW)).unwrap();
         let flag = server.flag(requests(met), false);
         server.depart(flag, Duration::from_millis(300), requests(met), at(NOW + 300));
-        assert_eq!(server.measured.borrow().rest != before, counts, "{hold}, {met}");
+        assert_eq!(server.measured.borrow().remaining != before, counts, "{hold}, {met}");
     }
 }
 
 #[test]
 fn a_request_that_came_under_another_configuration_says_nothing_of_the_variation() {
     let mut server = served(spec(false), false);
-    let before = server.measured.borrow().rest;
+    let before = server.measured.borrow().remaining;
     let held = server.beside(&spec(true).validate().unwrap()).flag(requests(0), false);
     server.depart(held, Duration::from_millis(300), requests(0), at(NOW));
-    assert_eq!(server.measured.borrow().rest, before);
+    assert_eq!(server.measured.borrow().remaining, before);
 }

@@ -5,8 +5,8 @@
 //! corrects any other error within [`PERIOD`]. Not in the paper. Reasons and costs:
 //! `filters/adr/0008-the-count-is-made-anew.md`.
 
-use crate::proxy::awake::Awake;
 use crate::proxy::shared::Shared;
+use crate::proxy::stall::StallDetector;
 use crate::server::limiter::WORKER_TIMEOUT;
 use crate::units::{Concurrency, Timestamp};
 use std::cell::Cell;
@@ -154,13 +154,13 @@ impl Table {
         (self.stage, self.since) = (stage, now);
     }
 
-    /// During a recount, drops members that have not looked for [`WORKER_TIMEOUT`], from `awake`
+    /// During a recount, drops members that have not looked for [`WORKER_TIMEOUT`], from `running_since`
     /// on.
-    fn drop_the_dead(&mut self, vm: u64, awake: Timestamp, now: Timestamp) {
+    fn drop_the_dead(&mut self, vm: u64, running_since: Timestamp, now: Timestamp) {
         if self.stage.is_settled() {
             return;
         }
-        let (before, from) = (self.members.len(), self.since.max(awake));
+        let (before, from) = (self.members.len(), self.since.max(running_since));
         self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= WORKER_TIMEOUT);
         // In stage "both" no requests have moved, so this recount already clears those of the dead.
         self.again |= self.members.len() != before && self.stage.0 % 4 != 1;
@@ -208,7 +208,7 @@ pub struct Count {
     vm: u64,
     own: Own,
     stage: Stage,
-    awake: Awake,
+    stalls: StallDetector,
     next: Timestamp,
     joined: bool,
     /// Until then it looks often, because a dropped member may come back. Otherwise, threads that
@@ -225,7 +225,7 @@ impl Count {
             vm,
             own: Own::default(),
             stage: Stage::default(),
-            awake: Awake::default(),
+            stalls: StallDetector::default(),
             next: Timestamp::ZERO,
             joined: false,
             attentive: Timestamp::ZERO,
@@ -270,7 +270,7 @@ impl Count {
     }
 
     fn steps(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
-        let awake = self.awake.look(now);
+        let running_since = self.stalls.look(now);
         let mut others = Vec::new();
         for _ in 0..TRIES {
             let (bytes, cas) = shared.get(&self.key);
@@ -283,7 +283,7 @@ impl Count {
                 return others;
             }
             self.begin(&mut table, gauges, now);
-            table.drop_the_dead(self.vm, awake, now);
+            table.drop_the_dead(self.vm, running_since, now);
             let first = table.members.first().is_some_and(|first| first.id == self.vm);
             if !table.stage.is_settled() && first && table.all_are_here() {
                 // Harmless to repeat: the others wait for this thread.

@@ -138,14 +138,14 @@ impl Default for Execution {
 impl Execution {
     /// Ages the past after an idle time. Otherwise a server that wrongly seems slow is asked ever
     /// more rarely, and never corrects itself.
-    pub fn rest(&mut self, idle: Duration) {
+    pub fn idle(&mut self, idle: Duration) {
         let by = aging(idle);
         self.seen /= by;
         self.belief /= by;
     }
 
     /// A request took this many `seconds` of one of the `places`.
-    pub fn hear(&mut self, seconds: f64, places: Concurrency) {
+    pub fn observe(&mut self, seconds: f64, places: Concurrency) {
         self.changed = false;
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
         // If the noise is NaN, the other bound holds.

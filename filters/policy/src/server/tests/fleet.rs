@@ -90,7 +90,7 @@ fn tries_one_request_at_a_time_to_learn_whether_it_is_still_slow() {
 }
 
 #[test]
-fn an_answer_that_does_not_count_ends_no_trial() {
+fn an_answer_that_does_not_count_ends_no_probe() {
     for (bid, next) in [(false, Err(Reason::Bid)), (true, Ok(()))] {
         let (mut slow, now) = unsure();
         let arrive = |slow: &mut Server, now| slow.judge_arrival(requests(0), bid_among(60, 50), None, now);

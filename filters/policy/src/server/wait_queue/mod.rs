@@ -7,8 +7,8 @@
 //! Each request is held until a time that is fixed on arrival. The next look then lets it in if it
 //! has a grant, or rejects it. Reasons: `filters/adr/0004-the-queue-in-shared-data.md`.
 
-use crate::proxy::awake::Awake;
 use crate::proxy::shared::Shared;
+use crate::proxy::stall::StallDetector;
 use crate::server::limiter::{Entrance, Limiter, Worker};
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
@@ -59,7 +59,7 @@ pub struct WaitQueue<T> {
     vm: u64,
     held: VecDeque<Held<T>>,
     inside: u32,
-    awake: Awake,
+    stalls: StallDetector,
     /// Whether another thread with places or waiting requests is silent.
     doubts: bool,
     bytes: Vec<u8>,
@@ -90,7 +90,7 @@ impl<T> WaitQueue<T> {
             vm,
             held: VecDeque::new(),
             inside: 0,
-            awake: Awake::default(),
+            stalls: StallDetector::default(),
             doubts: false,
             bytes: Vec::new(),
         }
@@ -116,7 +116,7 @@ impl<T> WaitQueue<T> {
     /// A request arrives. Returns whether it has a place at once; if not, [hold](Self::hold) it
     /// next. If the limiter cannot be reached, the request enters (fail-open).
     pub fn arrive(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
-        self.awake.look(now);
+        self.stalls.look(now);
         let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));
         let inside = entrance.unwrap_or(Entrance::Inside) == Entrance::Inside;
         self.inside += u32::from(inside);
@@ -187,12 +187,12 @@ impl<T> WaitQueue<T> {
 
     /// Grants free places in queue order, after the requests at the indices `leaving` have left.
     fn pass_on(&mut self, shared: &impl Shared, leaving: &[usize], now: Timestamp) -> Turns<T> {
-        let awake = self.awake.look(now);
+        let running_since = self.stalls.look(now);
         let passed = self.step(shared, now, |limiter, worker| {
             for place in leaving.iter().rev() {
                 limiter.give_up(worker, *place);
             }
-            limiter.remove_dead(awake, now);
+            limiter.remove_dead(running_since, now);
             let mut others = Vec::new();
             while let Some(granted) = limiter.grant() {
                 if granted != worker {

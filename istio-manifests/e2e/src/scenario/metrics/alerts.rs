@@ -1,7 +1,7 @@
 //! Each alert fires when its cause happens, and not before.
 
 use super::autoscalers;
-use super::stand::{BACKEND, HOST, prometheus};
+use super::testbed::{BACKEND, HOST, prometheus};
 use crate::mesh::Mesh;
 use crate::prometheus::Prometheus;
 use crate::scenario::chapter::AT_FIRST;

@@ -1,6 +1,6 @@
 //! The autoscaler queries of control-plane/README.md, unchanged.
 
-use super::stand::repository;
+use super::testbed::repository;
 use crate::mesh::Mesh;
 use crate::prometheus::Prometheus;
 use anyhow::{Context, Result, ensure};

@@ -6,7 +6,7 @@
 mod alerts;
 mod autoscalers;
 mod scrape;
-mod stand;
+mod testbed;
 
 pub use alerts::{
     a_refused_or_stale_configuration_or_lost_replicas_fire_alerts,

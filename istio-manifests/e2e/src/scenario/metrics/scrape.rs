@@ -1,6 +1,6 @@
 //! A Prometheus outside of the mesh finds every sidecar and both replicas of the control plane.
 
-use super::stand::{BACKEND, HOST, PROXIES, prometheus};
+use super::testbed::{BACKEND, HOST, PROXIES, prometheus};
 use crate::kubelet::Pod;
 use crate::mesh::Mesh;
 use crate::prometheus::ANNOTATED;

@@ -16,6 +16,6 @@
 pub mod allocator;
 pub mod hog;
 pub mod plan;
-pub mod stand;
+pub mod testbed;
 pub mod waits;
 pub mod watch;

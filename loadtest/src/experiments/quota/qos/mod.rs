@@ -22,6 +22,6 @@
 
 pub mod case;
 pub mod plan;
-pub mod stand;
+pub mod testbed;
 pub mod turn;
 pub mod watch;

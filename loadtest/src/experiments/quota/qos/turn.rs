@@ -4,7 +4,7 @@ use super::super::figures::{self, Figure, Turn};
 use super::super::plan::Plan;
 use super::case::QosCase;
 use super::plan::is_late;
-use super::stand::{Programs, Stand};
+use super::testbed::{Programs, Stand};
 use crate::timeline::Point;
 use bloc_mesh::load::Sample;
 use std::path::Path;

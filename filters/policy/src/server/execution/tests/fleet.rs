@@ -6,7 +6,7 @@ use super::*;
 fn of_100_ms(vary: bool) -> Execution {
     let mut execution = Execution::default();
     let times = if vary { [0.05, 0.15] } else { [0.1; 2] };
-    (0..400).for_each(|nth| execution.hear(times[nth % 2], ONE));
+    (0..400).for_each(|nth| execution.observe(times[nth % 2], ONE));
     execution
 }
 
@@ -44,16 +44,16 @@ fn a_new_scale_changes_mean_and_noise_as_if_all_requests_had_taken_so_long() {
         if number == 13 {
             scaled.scale(4.0);
         }
-        scaled.hear(by * seconds, Concurrency::new(1));
-        plain.hear(4.0 * seconds, Concurrency::new(1));
+        scaled.observe(by * seconds, Concurrency::new(1));
+        plain.observe(4.0 * seconds, Concurrency::new(1));
     }
     assert!((scaled.noise() - plain.noise()).abs() < 1e-9);
     let again = [300.0; 60];
     for seconds in again {
         let (one, other) = (scaled.mean().unwrap(), plain.mean().unwrap());
         assert!((one - other).abs() < 1e-9, "{one} {other}");
-        scaled.hear(4.0 * seconds, Concurrency::new(1));
-        plain.hear(4.0 * seconds, Concurrency::new(1));
+        scaled.observe(4.0 * seconds, Concurrency::new(1));
+        plain.observe(4.0 * seconds, Concurrency::new(1));
     }
 }
 
@@ -69,13 +69,13 @@ fn after_an_alarm_the_mean_is_as_sure_as_the_times_before_allow() {
     let mut changed = of_100_ms(true);
     let noise = changed.noise();
     while changed.seen > 50.0 {
-        changed.hear(0.8, ONE);
+        changed.observe(0.8, ONE);
     }
     assert!(changed.noise_before > noise / 2.0 && changed.noise_before < 10.0, "{}", changed.noise_before);
     assert_eq!(changed.noise(), 1.0);
     let mut stalled = Execution { variance: 1e9, ..of_100_ms(false) };
     while stalled.noise() > 1.0 {
-        stalled.hear(10.0, ONE);
+        stalled.observe(10.0, ONE);
     }
     assert_eq!(stalled.noise_before, 10.0);
 }

@@ -33,9 +33,9 @@ impl Times {
     }
 }
 
-fn hear(execution: &mut Execution, times: Times, factor: f64, requests: u32, rng: &mut fastrand::Rng) {
+fn observe(execution: &mut Execution, times: Times, factor: f64, requests: u32, rng: &mut fastrand::Rng) {
     for _ in 0..requests {
-        execution.hear(factor * times.draw(rng), ONE);
+        execution.observe(factor * times.draw(rng), ONE);
     }
 }
 
@@ -44,42 +44,42 @@ fn p90(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.9).unwrap()
 }
 
-/// The error within which 90% of 200 trials are, 150 and 400 requests after times change by
+/// The error within which 90% of 200 probes are, 150 and 400 requests after times change by
 /// `factor`.
 fn errors_after_change(times: Times, factor: f64) -> (f64, f64) {
     let mut errors = (Vec::new(), Vec::new());
     for seed in 0..200 {
         let (mut execution, mut rng) = (Execution::default(), fastrand::Rng::with_seed(seed));
-        hear(&mut execution, times, 1.0, 3_000, &mut rng);
-        hear(&mut execution, times, factor, 150, &mut rng);
+        observe(&mut execution, times, 1.0, 3_000, &mut rng);
+        observe(&mut execution, times, factor, 150, &mut rng);
         errors.0.push((execution.mean().unwrap() / factor - 1.0).abs());
-        hear(&mut execution, times, factor, 250, &mut rng);
+        observe(&mut execution, times, factor, 250, &mut rng);
         errors.1.push((execution.mean().unwrap() / factor - 1.0).abs());
     }
     (p90(errors.0), p90(errors.1))
 }
 
-/// How often the mean starts anew per 20,000 requests, in 50 trials.
+/// How often the mean starts anew per 20,000 requests, in 50 probes.
 fn false_alarms(times: Times) -> f64 {
     let mut alarms = 0;
     for seed in 0..50 {
         let (mut execution, mut rng) = (Execution::default(), fastrand::Rng::with_seed(seed));
-        hear(&mut execution, times, 1.0, 3_000, &mut rng);
+        observe(&mut execution, times, 1.0, 3_000, &mut rng);
         for _ in 0..20_000 {
             let seen = execution.seen;
-            hear(&mut execution, times, 1.0, 1, &mut rng);
+            observe(&mut execution, times, 1.0, 1, &mut rng);
             alarms += u32::from(execution.seen < seen / 2.0);
         }
     }
     f64::from(alarms) / 50.0
 }
 
-/// The root of the mean squared error after 500 requests, in 200 trials.
+/// The root of the mean squared error after 500 requests, in 200 probes.
 fn noise(times: Times) -> f64 {
     let mut squares = 0.0;
     for seed in 0..200 {
         let (mut execution, mut rng) = (Execution::default(), fastrand::Rng::with_seed(seed));
-        hear(&mut execution, times, 1.0, 500, &mut rng);
+        observe(&mut execution, times, 1.0, 500, &mut rng);
         squares += (execution.mean().unwrap() - 1.0).powi(2);
     }
     (squares / 200.0).sqrt()
@@ -115,7 +115,7 @@ fn a_change_is_noticed_within_some_hundred_requests_however_many_places_there_ar
     for places in [100, 10_000, 1_000_000] {
         let mut execution = Execution::default();
         for (seconds, requests) in [(1.0, 20_000), (2.0, 320), (1.0, 320)] {
-            (0..requests).for_each(|_| execution.hear(seconds, Concurrency::new(places)));
+            (0..requests).for_each(|_| execution.observe(seconds, Concurrency::new(places)));
             let mean = execution.mean().unwrap();
             assert!((mean - seconds).abs() < 0.1 * seconds, "{places} places, {seconds} s: {mean}");
         }
@@ -135,8 +135,8 @@ fn a_slow_start_is_forgotten_within_forty_requests() {
         let mut means = Vec::new();
         for seed in 0..200 {
             let (mut execution, mut rng) = (Execution::default(), fastrand::Rng::with_seed(seed));
-            hear(&mut execution, times, 40.0, slow, &mut rng);
-            hear(&mut execution, times, 1.0, 40, &mut rng);
+            observe(&mut execution, times, 40.0, slow, &mut rng);
+            observe(&mut execution, times, 1.0, 40, &mut rng);
             means.push(execution.mean().unwrap());
         }
         let mean = p90(means);
@@ -149,7 +149,7 @@ fn the_first_requests_count_equally() {
     let mut execution = Execution::default();
     assert_eq!(execution.mean(), None);
     for (seconds, mean) in [(1.0, 1.0), (2.0, 1.5), (6.0, 3.0)] {
-        execution.hear(seconds, ONE);
+        execution.observe(seconds, ONE);
         assert_eq!(execution.mean(), Some(mean));
     }
     assert!((execution.variance - 14.0 / 3.0).abs() < 1e-12, "{execution:?}");
@@ -159,13 +159,13 @@ fn the_first_requests_count_equally() {
 fn the_memory_is_long_for_many_places_and_for_times_that_vary() {
     for (places, memory) in [(1, 40.0), (3, 120.0), (99, 3_960.0), (101, 4_000.0), (u32::MAX, 4_000.0)] {
         let mut execution = Execution::default();
-        (0..5_000).for_each(|_| execution.hear(3.0, Concurrency::new(places)));
+        (0..5_000).for_each(|_| execution.observe(3.0, Concurrency::new(places)));
         assert_eq!(execution.seen, memory);
-        execution.hear(4.0, Concurrency::new(places));
+        execution.observe(4.0, Concurrency::new(places));
         assert_eq!(execution.mean(), Some(3.0 + 1.0 / memory));
     }
     let mut execution = Execution::default();
-    (0..1_000).for_each(|n| execution.hear(if n % 2 == 0 { 1.5 } else { 4.5 }, ONE));
+    (0..1_000).for_each(|n| execution.observe(if n % 2 == 0 { 1.5 } else { 4.5 }, ONE));
     assert!((execution.seen - 100.0).abs() < 2.0, "400 times 1.5^2 by 3^2: {execution:?}");
 }
 
@@ -173,7 +173,7 @@ fn the_memory_is_long_for_many_places_and_for_times_that_vary() {
 fn two_idle_seconds_halve_the_past_and_short_pauses_do_not_count() {
     for (idle, by) in [(0.0, 1.0), (0.2, 1.0001), (2.0, 2.0), (4.0, 17.0), (20.0, 10_001.0)] {
         let mut execution = Execution { mean: 1.0, seen: 40.0, belief: 0.5, recent: 2.0, ..Execution::default() };
-        execution.rest(Duration::from_secs_f64(idle));
+        execution.idle(Duration::from_secs_f64(idle));
         assert!((execution.seen - 40.0 / by).abs() < 1e-9, "{idle} s: {execution:?}");
         near(execution.mean().unwrap(), 1.0 + 0.5 / by);
     }
@@ -185,7 +185,7 @@ fn a_batch_has_four_requests_and_more_where_there_are_many_places() {
         let mut execution = Execution::default();
         for n in 1..=size {
             assert_eq!(execution.log, 0.0, "{places} places, request {n}");
-            execution.hear(f64::from(n), Concurrency::new(places));
+            execution.observe(f64::from(n), Concurrency::new(places));
         }
         assert_eq!(execution.log, (f64::from(size + 1) / 2.0).ln());
         assert_eq!(execution.batch, (0.0, 0.0));
@@ -211,7 +211,7 @@ fn one_request_of_more_than_fifty_means_does_not_count_once_four_are_known() {
         (30.0, 50.001, 1.0),
     ] {
         let mut execution = Execution { seen, ..usual() };
-        execution.hear(seconds, ONE);
+        execution.observe(seconds, ONE);
         near(execution.mean, mean);
         near(execution.variance, (mean - 1.0) * (execution.seen - 1.0) * (mean - 1.0));
         near(execution.batch.1, seconds);
@@ -253,11 +253,11 @@ fn a_stall_is_forgotten_within_some_hundred_requests() {
             let (mut errors, mut memories) = (Vec::new(), Vec::new());
             for seed in 0..40 {
                 let (mut execution, mut rng) = (Execution::default(), fastrand::Rng::with_seed(seed));
-                (0..before).for_each(|_| execution.hear(0.05 * times.draw(&mut rng), of));
-                (0..late).for_each(|_| execution.hear(60.0 * f64::from(places.min(late)) / f64::from(late), of));
-                (0..300).for_each(|_| execution.hear(0.05 * times.draw(&mut rng), of));
+                (0..before).for_each(|_| execution.observe(0.05 * times.draw(&mut rng), of));
+                (0..late).for_each(|_| execution.observe(60.0 * f64::from(places.min(late)) / f64::from(late), of));
+                (0..300).for_each(|_| execution.observe(0.05 * times.draw(&mut rng), of));
                 errors.push((execution.mean().unwrap() / 0.05 - 1.0).abs());
-                (0..300).for_each(|_| execution.hear(0.05 * times.draw(&mut rng), of));
+                (0..300).for_each(|_| execution.observe(0.05 * times.draw(&mut rng), of));
                 memories.push(MEMORY * execution.variance / execution.mean.powi(2));
             }
             let (error, memory) = (p90(errors), p90(memories));
@@ -379,12 +379,12 @@ fn after_a_long_pause_the_usual_logarithm_is_learnt_anew() {
 fn no_time_makes_the_mean_infinite_or_the_logarithm_undefined() {
     let mut execution = Execution::default();
     for seconds in [0.0, f64::INFINITY, f64::NAN, 0.0, f64::MAX, 0.0, 0.0, 0.0, 1e-300, 0.05] {
-        execution.hear(seconds, ONE);
-        execution.rest(Duration::MAX);
+        execution.observe(seconds, ONE);
+        execution.idle(Duration::MAX);
         assert!(execution.mean().is_some_and(|mean| (0.0..=LONGEST).contains(&mean)), "{execution:?}");
         assert!(execution.log.is_finite() && execution.log_variance.is_finite(), "{execution:?}");
     }
     let mut execution = Execution::default();
-    (0..8).for_each(|_| execution.hear(0.0, ONE));
+    (0..8).for_each(|_| execution.observe(0.0, ONE));
     assert_eq!((execution.mean(), execution.log), (Some(0.0), 1e-9_f64.ln()));
 }

@@ -8,7 +8,7 @@ use super::plan::{NEIGHBOUR, QUEUE, REQUESTS, TARGET, THRESHOLD, WORK, arrivals,
 use super::watch::{self, Seen, Weights, weights};
 use crate::case::HEAD_START;
 use crate::experiments::cost::accounting::pin;
-use crate::experiments::follow::stand::{Sidecar, control_plane};
+use crate::experiments::follow::testbed::{Sidecar, control_plane};
 use anyhow::Context;
 use bloc_mesh::cgroups::{Container, Containers, GroupError};
 use bloc_mesh::envoy::Envoy;

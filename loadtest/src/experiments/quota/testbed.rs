@@ -7,7 +7,7 @@ use super::figures::{self, Turn};
 use super::plan::{CONTAINERS, LIMIT, Plan, QUEUE, THREADS, TIMEOUT, WORK};
 use super::watch::{self, Seen};
 use crate::case::HEAD_START;
-use crate::experiments::follow::stand::control_plane;
+use crate::experiments::follow::testbed::control_plane;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
 use bloc_mesh::load::{Client, Sample, Tally, at_arrivals};

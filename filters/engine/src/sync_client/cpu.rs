@@ -3,15 +3,15 @@
 //!
 //! [`Supply`]: bloc_policy::proxy::cpu::Supply
 
-use super::Agent;
+use super::SyncClient;
 use crate::host::Host;
 use bloc_policy::proxy::cpu::ServerCpu;
 use bloc_policy::sync::polls::Question;
 
-impl<H: Host> Agent<H> {
+impl<H: Host> SyncClient<H> {
     /// The answer to this question says this of the CPU.
-    pub(super) fn hear_of_cpu(&mut self, question: &Question, said: ServerCpu) {
-        if self.supply.hear(&self.vm.host, question.cpu, said, self.vm.host.now()) {
+    pub(super) fn observe_of_cpu(&mut self, question: &Question, said: ServerCpu) {
+        if self.supply.observe(&self.vm.host, question.cpu, said, self.vm.host.now()) {
             self.tell();
         }
         self.look_at_cpu();

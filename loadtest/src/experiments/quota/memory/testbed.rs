@@ -3,7 +3,7 @@
 use super::super::agent::{Agent, Files, MemoryRule, Pod};
 use super::super::figures::{self, Turn};
 use super::super::plan::{CONTAINERS, Plan};
-use super::super::stand::Programs;
+use super::super::testbed::Programs;
 use super::allocator::MemoryAllocator;
 use super::hog::Hog;
 use super::plan::{LIMIT, Shape, counts_from, length, shapes};

@@ -50,7 +50,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 const MAX_SHOWN: usize = 256;
 
 /// The agent of one VM.
-pub struct Agent<H: Host> {
+pub struct SyncClient<H: Host> {
     vm: Rc<Vm<H>>,
     control_plane: Option<ControlPlane>,
     /// The cluster asked last; empty: none yet.
@@ -70,7 +70,7 @@ pub struct Agent<H: Host> {
     period: Duration,
 }
 
-impl<H: Host> Agent<H> {
+impl<H: Host> SyncClient<H> {
     /// The agent of a VM, without a control plane yet.
     pub fn new(vm: &Rc<Vm<H>>) -> Self {
         Self {
@@ -244,7 +244,7 @@ impl<H: Host> Agent<H> {
     /// There was an announcement: from another thread a new state, or a service that the leader
     /// does not ask for yet; from a request of this thread a service that is new here. False if
     /// something is left for the next tick.
-    pub fn hear(&mut self) -> bool {
+    pub fn observe(&mut self) -> bool {
         self.control_plane.is_none() || {
             let new = self.vm.take_new_services();
             self.keep_up(new, self.vm.host.now())
@@ -339,7 +339,7 @@ impl<H: Host> Agent<H> {
     fn take(&mut self, question: &Question, body: &[u8]) -> Result<Outcome, ConfigError> {
         let Answer { state, cpu } = Answer::read(body)?;
         if let Some(cpu) = cpu {
-            self.hear_of_cpu(question, cpu);
+            self.observe_of_cpu(question, cpu);
         }
         let Some(state) = state else { return Ok(Outcome::Cpu) };
         if let Some(news) = self.follower.answered_with(&self.vm.host, question.stamp, state, body)? {

@@ -4,17 +4,17 @@
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// A thread that [looks](Awake::look) at least this often counts as awake.
+/// A thread that [looks](StallDetector::look) at least this often counts as awake.
 pub const STALL: Duration = Duration::from_secs(1);
 
 /// Since when a thread has been awake.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Awake {
+pub struct StallDetector {
     looked: Timestamp,
     since: Timestamp,
 }
 
-impl Awake {
+impl StallDetector {
     /// Call this while the thread runs. Returns since when it was called at least every [`STALL`].
     pub fn look(&mut self, now: Timestamp) -> Timestamp {
         if now.since(self.looked) > STALL {
@@ -31,12 +31,12 @@ mod tests {
 
     #[test]
     fn a_pause_of_more_than_a_second_counts_as_a_stall() {
-        let mut awake = Awake::default();
+        let mut stalls = StallDetector::default();
         let first = Timestamp::ZERO.after(Duration::from_secs(10));
-        assert_eq!(awake.look(first), first);
+        assert_eq!(stalls.look(first), first);
         let second = first.after(STALL);
-        assert_eq!(awake.look(second), first, "a second is no pause");
+        assert_eq!(stalls.look(second), first, "a second is no pause");
         let third = second.after(STALL + Duration::from_nanos(1));
-        assert_eq!(awake.look(third), third);
+        assert_eq!(stalls.look(third), third);
     }
 }
