@@ -50,13 +50,13 @@ async fn send(
 }
 
 /// A node agent by hand: what it holds, as if it were on its disk.
-struct Agent {
+struct LeaseHolder {
     node: &'static str,
     holder: Holder,
     wants: u32,
 }
 
-impl Agent {
+impl LeaseHolder {
     fn new(node: &'static str, wants: u32) -> Self {
         Self { node, holder: Holder::new(1, BTreeMap::new()), wants }
     }
@@ -79,7 +79,7 @@ impl Agent {
 }
 
 /// Both agents ask until they hold what is expected; never is it more than the limit.
-async fn until(server: &Server, agents: &mut [Agent; 2], expected: impl Fn(u32, u32) -> bool) {
+async fn until(server: &Server, agents: &mut [LeaseHolder; 2], expected: impl Fn(u32, u32) -> bool) {
     let start = Instant::now();
     loop {
         for nth in 0..2 {
@@ -99,7 +99,7 @@ async fn parts_move_to_where_they_are_needed_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (file, metrics) = (folder.path().join("leases.json"), Arc::default());
     let server = start(&file, &metrics).await;
-    let mut agents = [Agent::new("n1", 900_000), Agent::new("n2", 100_000)];
+    let mut agents = [LeaseHolder::new("n1", 900_000), LeaseHolder::new("n2", 100_000)];
     until(&server, &mut agents, |one, two| one >= 890_000 && two >= 98_000).await;
     agents[0].wants = 200_000;
     agents[1].wants = 700_000;

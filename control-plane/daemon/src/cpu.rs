@@ -306,8 +306,8 @@ mod tests {
                 "at most 1000",
             ),
         ] {
-            let (error, expected) =
-                (read(&message).unwrap_err(), format!("{path}: {value} is not allowed; allowed: {allowed}"));
+            let expected = ConfigError::out_of_range(path.into(), value, allowed).to_string();
+            let error = read(&message).unwrap_err();
             assert!(error.starts_with(&expected), "{error}");
         }
         assert!(read(&asks("name", Value::Null)).unwrap_err().starts_with("asks[1].name: invalid type"));

@@ -178,6 +178,9 @@ fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
         let name = routing.name();
         doubts.push(format!("{path}.routing: {name} is taken as least_request; Envoy itself has {name}"));
     }
+    for name in &spec.withdrawn {
+        doubts.push(format!("{path}.{name}: has no effect any more"));
+    }
     if let Some(CapacitySpec::Average { .. }) = spec.capacity {
         doubts.push(format!("{path}.capacity: average can only fall; slo follows what the server can do"));
     }

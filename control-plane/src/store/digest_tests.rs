@@ -6,7 +6,7 @@ use bloc_policy::config::ServiceSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each parameter with a value that is not its default, and its default if that can be written.
-const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
+const PARAMETERS: [(&str, &str, Option<&str>); 19] = [
     ("routing", "mu", Some("bloc")),
     ("retries", "4", Some("3")),
     ("routeRetries", "4", Some("1")),
@@ -16,7 +16,6 @@ const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("resetInterval", "4s", Some("1000ms")),
     ("capacity", "{estimator: static, limit: 4}", None),
     ("headroom", "0.25", Some("0.8")),
-    ("maxChips", "4", Some("10")),
     ("concurrency", "4", None),
     // No effect without `concurrency`.
     ("hold", "true", Some("false")),
@@ -24,7 +23,6 @@ const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("bodyLimit", "4096", Some("1048576")),
     ("streamIdle", "4s", Some("1s")),
     ("slo", "4s", None),
-    ("sloGrace", "4s", Some("0s")),
     ("orca", "true", Some("false")),
     ("debugHeaders", "true", Some("false")),
     ("endpoints", "['10.0.0.1:80', '[fd00::1]:80']", None),
@@ -59,14 +57,12 @@ services:
     resetInterval: 4s
     capacity: {estimator: static, limit: 4}
     headroom: 0.25
-    maxChips: 4
     concurrency: 4
     hold: true
     maxQueueWait: 4s
     bodyLimit: 4096
     streamIdle: 4s
     slo: 4s
-    sloGrace: 4s
     orca: true
     debugHeaders: true
     endpoints: ['10.0.0.1:80', '[fd00::1]:80']
@@ -75,7 +71,7 @@ services:
     let snapshot = Snapshot::from_yaml(all).unwrap();
     let [a, b] = ["a", "b"].map(|name| snapshot.services()[name].digest());
     let set = of_named(snapshot.services().iter().map(|(name, service)| (name, service.digest())));
-    let expected = ["e3b0c44298fc1c14", "0c19d9a249bd2283", "afe7202680ba0536"];
+    let expected = ["e3b0c44298fc1c14", "08abb7177f5741da", "47d7ec61b1ff9dd2"];
     assert_eq!([a, b, set].map(|digest| format!("{digest:016x}")), expected);
 }
 

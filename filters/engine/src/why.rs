@@ -60,6 +60,6 @@ impl Rejected<'_> {
 /// What a caller adds to a refusal for the SLO; nothing without the switch.
 pub fn of_refusal(sender: &Sender, overrun: Duration) -> Option<String> {
     let parameters = sender.parameters();
-    let (slo, grace) = (parameters.slo().unwrap_or_default(), parameters.slo_grace());
-    parameters.debug_headers().then(|| why::refused(overrun, slo, grace))
+    let slo = parameters.slo().unwrap_or_default();
+    parameters.debug_headers().then(|| why::refused(overrun, slo))
 }

@@ -27,7 +27,6 @@ pub(crate) fn check(service: &ServiceParameters) {
     assert!(service.retries() <= 10, "{service:?}");
     assert!(service.route_retries() <= 100, "{service:?}");
     assert!(service.named_retries().all(|(_, retries)| retries <= 100), "{service:?}");
-    assert!((1..=1000).contains(&service.max_chips()), "{service:?}");
     assert!(TIMES.contains(&service.reset_interval()), "{service:?}");
     assert!(service.headroom() > 0.0 && service.headroom() <= 1.0, "{service:?}");
     assert!(service.concurrency().is_none_or(|places| (1..=100_000).contains(&places)), "{service:?}");
@@ -36,7 +35,6 @@ pub(crate) fn check(service: &ServiceParameters) {
     assert!((1 << 10..=1 << 30).contains(&service.body_limit()), "{service:?}");
     assert!((Duration::from_millis(100)..=HOUR).contains(&service.stream_idle()), "{service:?}");
     assert!(service.slo().is_none_or(|slo| TIMES.contains(&slo)), "{service:?}");
-    assert!(service.slo_grace() <= HOUR, "{service:?}");
     match service.capacity() {
         CapacityParameters::Unlimited => {}
         CapacityParameters::Static(limit) => assert!((1..=1_000_000).contains(&limit.get()), "{service:?}"),

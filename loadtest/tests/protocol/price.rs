@@ -171,7 +171,7 @@ async fn a_server_finds_out_how_many_requests_its_application_works_on() {
 async fn the_gateway_refuses_a_request_that_no_server_can_answer_in_time() {
     let place = Place::new();
     let pod = pod(&place, "pod").await;
-    let spec = json!({"routing": "mu", "slo": "2s", "sloGrace": "500ms"});
+    let spec = json!({"routing": "mu", "slo": "2s"});
     let (envoy, to) = single_sender(&place, "sender", &[pod.address], spec).await;
     // A lone gateway counts its own requests at the server, so fill the server through it.
     assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);

@@ -5,6 +5,7 @@ use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::pods::Pod;
 use crate::{cpu, memory, qos};
+use bloc_policy::config::ConfigError;
 use std::time::Duration;
 
 const GOOD: &str = "
@@ -252,7 +253,8 @@ fn a_name_is_one_that_a_kubernetes_object_may_have() {
     }
     for name in ["Shop/a", "shop/A", "shop/a..b", "sh.op/a", "-s/a", &format!("{longest}a")] {
         let error = read(name).unwrap_err().to_string();
-        let expected = format!("apps.{name}: {name:?} is not allowed; allowed: namespace/name, 240 bytes");
+        let (path, allowed) = (format!("apps.{name}"), "namespace/name, 240 bytes");
+        let expected = ConfigError::out_of_range(path, format!("{name:?}"), allowed).to_string();
         assert!(error.starts_with(&expected), "{error}");
     }
 }

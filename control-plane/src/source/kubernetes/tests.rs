@@ -221,16 +221,16 @@ fn the_more_specific_parameter_wins() {
     world.apply(policy(
         "bloc-system/bloc",
         NOON,
-        "{defaults: {retries: 1, maxChips: 5}, services: {'*': {}, a.shop.svc.cluster.local: {retries: 2}}}",
+        "{defaults: {retries: 1, bodyLimit: 4096}, services: {'*': {}, a.shop.svc.cluster.local: {retries: 2}}}",
     ));
     assert_eq!((world.of("a.shop").0, world.feed.snapshot().is_none()), (Some(2), true));
     world.apply(policy("shop/bloc", NOON, "{defaults: {retries: 3}, services: {b: {retries: 4}}}"));
     let snapshot = world.snapshot();
     let of = |name: &str| {
         let spec = snapshot.services()[&format!("{name}.svc.cluster.local")].spec();
-        (spec.retries.unwrap(), spec.max_chips.unwrap())
+        (spec.retries.unwrap(), spec.body_limit.unwrap())
     };
-    assert_eq!((of("a.shop"), of("b.shop"), of("c.bank")), ((3, 5), (4, 5), (1, 5)));
+    assert_eq!((of("a.shop"), of("b.shop"), of("c.bank")), ((3, 4096), (4, 4096), (1, 4096)));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// A failure is a timeout if the server was silent for this fraction of a reset interval.
 const SILENT: u32 = 4;
+/// Chips of one server that a sender keeps at most.
+pub(super) const MAX_CHIPS: u32 = 10;
 
 impl Endpoints {
     /// Begins an attempt to this server, which counts as pending. Spends a chip, or else sets the
@@ -102,12 +104,11 @@ impl Endpoints {
         if reopens {
             self.reopen(id);
         }
-        let most = self.max_chips;
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if effect.serves {
             (endpoint.struck_before, endpoint.strikes) = (endpoint.strikes, 0);
         }
-        endpoint.settle_chips(effect.chips, permit, granted, most);
+        endpoint.settle_chips(effect.chips, permit, granted, MAX_CHIPS);
         match effect.leaves {
             Leaves::No => {}
             Leaves::Shut => self.shut(id, now),

@@ -32,7 +32,6 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     reset_interval: Duration,
-    max_chips: u32,
     by_address: HashMap<Box<str>, EndpointId>,
     table: SlotMap<EndpointId, Endpoint>,
     all: Vec<EndpointId>,
@@ -48,10 +47,9 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// No servers yet. An endpoint without a chip is left alone for `reset_interval`.
-    pub fn new(reset_interval: Duration, max_chips: u32) -> Self {
+    pub fn new(reset_interval: Duration) -> Self {
         Self {
             reset_interval,
-            max_chips: max_chips.max(1),
             by_address: HashMap::new(),
             table: SlotMap::with_key(),
             all: Vec::new(),
@@ -64,12 +62,8 @@ impl Endpoints {
     }
 
     /// Applies new parameters, and keeps what is known about the servers.
-    pub fn configure(&mut self, reset_interval: Duration, max_chips: u32) {
+    pub fn configure(&mut self, reset_interval: Duration) {
         self.reset_interval = reset_interval;
-        self.max_chips = max_chips.max(1);
-        for endpoint in self.table.values_mut() {
-            endpoint.chips = endpoint.chips.min(self.max_chips);
-        }
     }
 }
 

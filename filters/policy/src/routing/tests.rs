@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn endpoints(count: usize) -> Endpoints {
-    let mut endpoints = Endpoints::new(Duration::from_secs(1), 10);
+    let mut endpoints = Endpoints::new(Duration::from_secs(1));
     for i in 0..count {
         endpoints.add(&format!("s{i}"), Timestamp::ZERO);
     }

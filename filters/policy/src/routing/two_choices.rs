@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn at_a_tie_the_server_drawn_first_is_taken() {
         for (draws, place) in [([1, 0], 1), ([0, 0], 0), ([0, 1], 0), ([2, 1], 2)] {
-            let (mut endpoints, mut list) = (Endpoints::new(Duration::from_secs(1), 10), Vec::new());
+            let (mut endpoints, mut list) = (Endpoints::new(Duration::from_secs(1)), Vec::new());
             for name in ["a", "b", "c"] {
                 endpoints.add(name, Timestamp::ZERO);
             }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_best_of_those_side_by_side_comes_first_and_leaves_the_draw() {
-        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1), 10), Timestamp::ZERO);
+        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1)), Timestamp::ZERO);
         // `pending` requests each, in the order of the row.
         for (name, pending) in [("a", 1), ("b", 2), ("c", 0), ("d", 1), ("e", 0)] {
             let id = endpoints.add(name, now);
@@ -113,13 +113,13 @@ mod tests {
         let names: std::collections::BTreeSet<_> = list.iter().collect();
         assert_eq!((list.len(), names.len()), (5, 5), "each once");
         let mut none = Vec::new();
-        draw_best_of(5, &mut Endpoints::new(Duration::from_secs(1), 10).all(), now, &mut Drawn(vec![]), &mut none);
+        draw_best_of(5, &mut Endpoints::new(Duration::from_secs(1)).all(), now, &mut Drawn(vec![]), &mut none);
         assert_eq!(none, []);
     }
 
     #[test]
     fn a_server_that_has_just_bounced_comes_after_the_others_unless_something_is_pending_there() {
-        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1), 10), Timestamp::ZERO);
+        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1)), Timestamp::ZERO);
         let [slow, other] = ["a", "b"].map(|name| endpoints.add(name, now));
         let bounced = |execution| {
             Answer::Bounced(LoadReport { execution: Some(Duration::from_millis(execution)), ..LoadReport::default() })

@@ -54,7 +54,7 @@ impl Sender {
     pub fn overrun(&self) -> Option<Duration> {
         let slo = self.parameters.slo()?;
         let expected = self.router.expected()?;
-        expected.checked_sub(slo + self.parameters.slo_grace()).filter(|overrun| !overrun.is_zero())
+        expected.checked_sub(slo).filter(|overrun| !overrun.is_zero())
     }
 
     /// The addresses of the servers chosen last.

@@ -59,7 +59,7 @@ impl Sender {
     pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut sender = Self {
             router: Router::new(&parameters),
-            endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
+            endpoints: Endpoints::new(parameters.reset_interval()),
             discovery: Discovery::default(),
             budget: RetryBudget::new(Ratio::within(parameters.retry_budget())),
             list: Vec::new(),
@@ -73,7 +73,7 @@ impl Sender {
     /// Applies new parameters, and keeps what is known about servers that stay.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         self.router.configure(&parameters);
-        self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
+        self.endpoints.configure(parameters.reset_interval());
         self.budget.configure(Ratio::within(parameters.retry_budget()));
         self.parameters = parameters;
         self.set_endpoints(now);

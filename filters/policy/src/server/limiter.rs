@@ -169,8 +169,9 @@ impl Limiter {
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
-    /// Drops dead workers. The caller may have missed signs of life before `running_since`. A worker that
-    /// was only stopped is back with its next step; nobody else enters while too many are inside.
+    /// Drops dead workers. The caller may have missed signs of life before `running_since`. A
+    /// worker that was only stopped is back with its next step; nobody else enters while too many
+    /// are inside.
     pub fn remove_dead(&mut self, running_since: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
             if state.id != 0 && now.since(state.seen.max(running_since)) > WORKER_TIMEOUT + SIGN_MAX_AGE {

@@ -91,7 +91,7 @@ impl Ratio {
 
     /// The nearest ratio; of NaN, 0.
     pub fn within(value: f64) -> Self {
-        Self(value.max(0.0).min(1.0))
+        Self::new(value.clamp(0.0, 1.0)).unwrap_or_default()
     }
 
     /// The value, 0 to 1.
@@ -128,5 +128,7 @@ mod tests {
         assert_eq!(Ratio::new(-0.1), None);
         assert_eq!(Ratio::new(1.1), None);
         assert_eq!(Ratio::new(0.8).map(Ratio::get), Some(0.8));
+        let near = [f64::NAN, -0.1, 0.8, 1.1].map(|value| Ratio::within(value).get());
+        assert_eq!(near, [0.0, 0.0, 0.8, 1.0]);
     }
 }

@@ -9,7 +9,7 @@
 //! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | the offer ([`super::offer`]) was 350 ms by the load report; the server itself compares an execution time without its error |
 //! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held too long |
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
-//! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
+//! | `slo;expected=1400;slo=1000` | the caller expected 1400 ms of its best server |
 //!
 //! A caller appends `;attempt=4;server="10.0.0.7:8080";took=1.9`: the attempt's number, its server,
 //! and the time until it came back. Written only with `debugHeaders`, so the cost does not matter.
@@ -65,12 +65,11 @@ pub fn met(mut text: String, attempt: Option<usize>, server: &str, took: Duratio
     text
 }
 
-/// Why a caller refused a request: its best server would exceed the SLO and its grace by `overrun`.
-pub fn refused(overrun: Duration, slo: Duration, grace: Duration) -> String {
+/// Why a caller refused a request: its best server would exceed the SLO by `overrun`.
+pub fn refused(overrun: Duration, slo: Duration) -> String {
     let mut text = "slo".to_owned();
-    time(&mut text, "expected", Some(overrun + slo + grace));
+    time(&mut text, "expected", Some(overrun + slo));
     time(&mut text, "slo", Some(slo));
-    time(&mut text, "grace", Some(grace));
     text
 }
 
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_slo_refusal_names_the_expected_time_the_slo_and_its_grace() {
-        assert_eq!(refused(millis(300), millis(1000), millis(100)), "slo;expected=1400;slo=1000;grace=100");
+    fn an_slo_refusal_names_the_expected_time_and_the_slo() {
+        assert_eq!(refused(millis(400), millis(1000)), "slo;expected=1400;slo=1000");
     }
 }

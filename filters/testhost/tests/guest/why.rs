@@ -106,8 +106,7 @@ fn a_deadline_rejection_names_the_deadline_and_the_expected_time() {
 fn an_slo_refusal_names_the_expected_time_only_with_debug_headers() {
     for tells in [false, true] {
         let sender = process(6);
-        let spec =
-            json!({"routing": "mu", "slo": "1s", "sloGrace": "100ms", "endpoints": [FULL], "debugHeaders": tells});
+        let spec = json!({"routing": "mu", "slo": "1s", "endpoints": [FULL], "debugHeaders": tells});
         let caller = caller(&sender, &spec, &[FULL]);
         let ask = || {
             caller.send(GET, |_, _| Some(Response::new(200, &[("x-bloc-load", "chip=1, queue=14, service=10")], b"")))
@@ -115,10 +114,7 @@ fn an_slo_refusal_names_the_expected_time_only_with_debug_headers() {
         assert_eq!(ask().response.status(), 200);
         let outcome = ask();
         assert_eq!(outcome.response.status(), 503);
-        assert_eq!(outcome.response.headers.text("retry-after").as_deref(), Some("1"), "0.4 s, rounded up");
-        assert_eq!(
-            outcome.response.headers.text(WHY).as_deref(),
-            tells.then_some("slo;expected=1500;slo=1000;grace=100")
-        );
+        assert_eq!(outcome.response.headers.text("retry-after").as_deref(), Some("1"), "0.5 s, rounded up");
+        assert_eq!(outcome.response.headers.text(WHY).as_deref(), tells.then_some("slo;expected=1500;slo=1000"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::case::Way;
 use super::plan::{CORES, QUEUE, THREADS, WORK};
-use crate::experiments::quota::agent::{Agent, Files, Pod, Rule};
+use crate::experiments::quota::agent::{AgentProcess, Files, Pod, Rule};
 use crate::experiments::quota::burner::Burner;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
@@ -62,7 +62,7 @@ impl Order {
 /// The running parts. What is declared first is dropped first: processes before their groups.
 #[derive(Debug)]
 pub struct Stand {
-    agent: Option<Agent>,
+    agent: Option<AgentProcess>,
     sidecar: Envoy,
     address: SocketAddr,
     control_plane: Process,
@@ -111,7 +111,7 @@ impl Stand {
         let mut stand =
             Self { agent: None, sidecar, address, control_plane, told, backend, container, directory, groups };
         let files = stand.files(order.cores);
-        stand.agent = Some(Agent::start(agent, &stand.directory, &stand.groups, None, &files, false).await?);
+        stand.agent = Some(AgentProcess::start(agent, &stand.directory, &stand.groups, None, &files, false).await?);
         // It takes over a container only if that uses less than the limit: this one is idle yet,
         // and so loses some of its quota.
         stand.quota(|quota| quota < order.cores * 0.9).await.context("the agent changes nothing")?;

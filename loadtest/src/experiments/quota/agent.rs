@@ -135,7 +135,7 @@ impl Files {
 
 /// A running agent. Dropping it kills the guardian, whose end its child notices.
 #[derive(Debug)]
-pub struct Agent {
+pub struct AgentProcess {
     // Dropped before the process, whose id is that of the group.
     group: Group,
     process: Process,
@@ -157,7 +157,7 @@ impl Drop for Group {
     }
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts it. `memory` is the folder of the containers in the hierarchy of `memory`, if it is
     /// about that. With `restarts` a shell starts it again 2 s after it has ended, as the kubelet
     /// does.

@@ -1,6 +1,6 @@
 //! What the agent costs on a full node: ten applications of seven containers, most of them idle.
 
-use super::agent::{Agent, Files, Pod, Rule};
+use super::agent::{AgentProcess, Files, Pod, Rule};
 use super::figures::{Figure, Turn};
 use super::testbed::Programs;
 use anyhow::Context;
@@ -22,7 +22,7 @@ const BUSY: &str = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done
 
 /// The containers. What is declared first is dropped first.
 struct Node {
-    agent: Option<Agent>,
+    agent: Option<AgentProcess>,
     processes: Vec<Process>,
     groups: Containers,
 }
@@ -50,7 +50,8 @@ pub async fn cost(programs: Programs<'_>, directory: &Path, window: Duration) ->
     }
     let rule = Rule { limit: LIMIT, floor: FLOOR, more: programs.rule };
     let files = Files::cpu(&pods, rule);
-    let agent = node.agent.insert(Agent::start(programs.agent, directory, &node.groups, None, &files, false).await?);
+    let agent =
+        node.agent.insert(AgentProcess::start(programs.agent, directory, &node.groups, None, &files, false).await?);
     sleep(SETTLES).await;
     let (before, began) = (agent.cpu()?, Instant::now());
     sleep(window).await;

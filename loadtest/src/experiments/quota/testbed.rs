@@ -1,6 +1,6 @@
 //! The containers of a turn: a backend in each, and who sets their quotas.
 
-use super::agent::{Agent, Files, Pod, Processes, Rule};
+use super::agent::{AgentProcess, Files, Pod, Processes, Rule};
 use super::allocator::{Allocator, FLOOR, State};
 use super::burner::Burner;
 use super::figures::{self, Turn};
@@ -44,7 +44,7 @@ pub struct Programs<'a> {
 /// The containers. What is declared first is dropped first: processes before their groups.
 #[derive(Debug)]
 pub struct Stand {
-    agents: Vec<Agent>,
+    agents: Vec<AgentProcess>,
     control_plane: Option<Process>,
     backends: Vec<Process>,
     clients: Vec<Arc<Client>>,
@@ -99,7 +99,7 @@ impl Stand {
 
     /// The processes of the agent, if there is one that a shell starts again.
     pub fn processes(&self) -> Option<Processes> {
-        self.agents.first().map(Agent::processes)
+        self.agents.first().map(AgentProcess::processes)
     }
 
     /// Ends the agents, if there are any, and waits until they have released.
@@ -170,7 +170,7 @@ impl Stand {
             std::fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
             let pods: Vec<Pod> = pods().into_iter().skip(node).step_by(self.groups.len()).collect();
             let files = Files::cpu(&pods, rule).telling(told).on(&node_name(node));
-            self.agents.push(Agent::start(programs.agent, &place, groups, None, &files, restarts).await?);
+            self.agents.push(AgentProcess::start(programs.agent, &place, groups, None, &files, restarts).await?);
         }
         self.await_other_quotas(quotas).await.with_context(|| directory.display().to_string())
     }
@@ -264,7 +264,7 @@ pub async fn turn(
     let mut stand = Stand::start(programs.lab, directory, seed, allocator.nodes()).await?;
     let quotas = allocator.quotas(peaks);
     stand.allocate(allocator, &quotas, programs, directory, false).await?;
-    let cpu = |stand: &mut Stand| stand.agents.iter_mut().map(Agent::cpu).collect::<anyhow::Result<Vec<_>>>();
+    let cpu = |stand: &mut Stand| stand.agents.iter_mut().map(AgentProcess::cpu).collect::<anyhow::Result<Vec<_>>>();
     let (before, began) = (cpu(&mut stand)?, Instant::now());
     let (samples, seen) = stand.load(plan, State::new(allocator, &quotas), seed).await?;
     let (after, lasted) = (cpu(&mut stand)?, began.elapsed());

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 /// The outbound filter, with the nth configuration.
 fn configuration(n: u32) -> Value {
-    polling(json!({"services": {OTHER: {"maxChips": 10 + n}}}))
+    polling(json!({"services": {OTHER: {"bodyLimit": 4096 + n}}}))
 }
 
 async fn stand() -> Stand {

@@ -1,13 +1,11 @@
 //! Where the capacity of a server comes from.
 
 use crate::config::error::ConfigError;
-use crate::config::kinds::{Kind, MILLISECOND, Maybe, Number, Read, Time, Unknown, Whole};
+use crate::config::kinds::{Kind, MILLISECOND, Maybe, Number, Time, Whole};
 use crate::config::seen::Seen;
 use crate::units::Concurrency;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
-use std::fmt::Formatter;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
 
 /// Requests in flight.
@@ -20,10 +18,10 @@ const SLO: Time = Time::new(Duration::from_secs(1), MILLISECOND);
 
 /// The estimators, in the order in which they are recommended.
 const ESTIMATORS: &str = "static, slo, average";
-const NAMES: &[&str] = &["estimator", "limit", "perCore", "slo", "interval"];
 
 /// Where the capacity of a server comes from, as a user writes it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Fields", into = "Fields")]
 pub enum CapacitySpec {
     /// A fixed number of requests.
     Static {
@@ -159,7 +157,9 @@ impl Kind for Capacity {
     fn schema(self) -> serde_json::Value {
         use serde_json::json;
         let one = |estimator: &str, description: &str, mut properties: serde_json::Value, required: &[&str]| {
-            properties["estimator"] = json!({"const": estimator});
+            if let Some(members) = properties.as_object_mut() {
+                members.insert("estimator".to_owned(), json!({"const": estimator}));
+            }
             let required: Vec<_> = ["estimator"].iter().chain(required).collect();
             json!({"type": "object", "description": description, "additionalProperties": false,
                 "properties": properties, "required": required})
@@ -175,114 +175,89 @@ impl Kind for Capacity {
     }
 }
 
-impl Serialize for CapacitySpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        match self {
-            Self::Static { limit } => {
-                map.serialize_entry("estimator", "static")?;
-                map.serialize_entry("limit", limit)?;
-            }
-            Self::PerCore { per_core, limit } => {
-                map.serialize_entry("estimator", "static")?;
-                if let Some(limit) = limit {
-                    map.serialize_entry("limit", limit)?;
-                }
-                map.serialize_entry("perCore", per_core)?;
-            }
-            Self::Average { interval } => {
-                map.serialize_entry("estimator", "average")?;
-                if let Some(interval) = interval {
-                    map.serialize_entry("interval", interval)?;
-                }
-            }
-            Self::Slo { slo } => {
-                map.serialize_entry("estimator", "slo")?;
-                map.serialize_entry("slo", slo)?;
-            }
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for CapacitySpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields::default())
-    }
-}
-
-/// What was written, whatever the estimator.
-#[derive(Default)]
+/// Any of the estimators, as a file has it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    default,
+    rename_all = "camelCase",
+    expecting = "a mapping with `estimator`: static, slo, average"
+)]
 struct Fields {
-    estimator: Option<String>,
+    #[serde(deserialize_with = "estimator")]
+    estimator: String,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "limit")]
     limit: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "per_core")]
     per_core: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "interval")]
     interval: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "slo")]
     slo: Option<String>,
 }
 
-impl Fields {
-    fn spec(self) -> Result<CapacitySpec, String> {
-        let known = self.estimator.unwrap_or_default();
-        let (found, has): (_, &[&str]) = match (known.as_str(), self.limit, self.per_core, self.slo.clone()) {
-            ("static", limit, Some(per_core), _) => (CapacitySpec::PerCore { per_core, limit }, &["limit", "perCore"]),
-            ("static", Some(limit), None, _) => (CapacitySpec::Static { limit }, &["limit", "perCore"]),
-            ("static", ..) => return Err("`static` needs `limit`, `perCore` or both".to_owned()),
-            ("average", ..) => (CapacitySpec::Average { interval: self.interval.clone() }, &["interval"]),
-            ("slo", .., Some(slo)) => (CapacitySpec::Slo { slo }, &["slo"]),
-            ("slo", ..) => return Err("`slo` needs `slo`, the response time to be met".to_owned()),
+fn estimator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Seen::deserialize(deserializer)? {
+        Seen::Text(text) if ESTIMATORS.split(", ").any(|known| known == text) => Ok(text),
+        other => Err(D::Error::custom(format_args!("{other} is not allowed; allowed: {ESTIMATORS}"))),
+    }
+}
+
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    LIMIT.read(deserializer)
+}
+
+fn per_core<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    PER_CORE.read(deserializer)
+}
+
+fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    INTERVAL.read(deserializer)
+}
+
+fn slo<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    SLO.read(deserializer)
+}
+
+impl From<CapacitySpec> for Fields {
+    fn from(spec: CapacitySpec) -> Self {
+        let fields = |estimator: &str| Self { estimator: estimator.to_owned(), ..Self::default() };
+        match spec {
+            CapacitySpec::Static { limit } => Self { limit: Some(limit), ..fields("static") },
+            CapacitySpec::PerCore { per_core, limit } => Self { limit, per_core: Some(per_core), ..fields("static") },
+            CapacitySpec::Average { interval } => Self { interval, ..fields("average") },
+            CapacitySpec::Slo { slo } => Self { slo: Some(slo), ..fields("slo") },
+        }
+    }
+}
+
+impl TryFrom<Fields> for CapacitySpec {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let Fields { estimator, limit, per_core, interval, slo } = fields;
+        let has: &[&str] = match estimator.as_str() {
+            "static" => &["limit", "perCore"],
+            "slo" => &["slo"],
+            "average" => &["interval"],
             _ => return Err(format!("`estimator` is missing; allowed: {ESTIMATORS}")),
         };
         let written = [
-            ("limit", self.limit.is_some()),
-            ("perCore", self.per_core.is_some()),
-            ("interval", self.interval.is_some()),
-            ("slo", self.slo.is_some()),
+            ("limit", limit.is_some()),
+            ("perCore", per_core.is_some()),
+            ("slo", slo.is_some()),
+            ("interval", interval.is_some()),
         ];
-        match written.into_iter().find(|(name, is_written)| *is_written && !has.contains(name)) {
-            Some((name, _)) => Err(format!("`{known}` has no `{name}`; it has: {}", has.join(", "))),
-            None => Ok(found),
+        if let Some((name, _)) = written.iter().find(|(name, is_written)| *is_written && !has.contains(name)) {
+            return Err(format!("`{estimator}` has no `{name}`; it has: {}", has.join(", ")));
         }
-    }
-}
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = CapacitySpec;
-
-    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&Capacity.allowed())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<CapacitySpec, A::Error> {
-        let mut seen = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            if seen.contains(&name) {
-                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
-            }
-            match name.as_str() {
-                "estimator" => self.estimator = map.next_value_seed(Estimator)?,
-                "limit" => self.limit = map.next_value_seed(Read(LIMIT))?,
-                "perCore" => self.per_core = map.next_value_seed(Read(PER_CORE))?,
-                "interval" => self.interval = map.next_value_seed(Read(INTERVAL))?,
-                "slo" => self.slo = map.next_value_seed(Read(SLO))?,
-                _ => map.next_value_seed(Unknown(&name, NAMES))?,
-            }
-            seen.push(name);
-        }
-        self.spec().map_err(A::Error::custom)
-    }
-}
-
-/// The name of an estimator.
-struct Estimator;
-
-impl<'de> DeserializeSeed<'de> for Estimator {
-    type Value = Option<String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        match Seen::deserialize(deserializer)? {
-            Seen::Text(text) if ESTIMATORS.split(", ").any(|known| known == text) => Ok(Some(text)),
-            other => Err(D::Error::custom(format_args!("{other} is not allowed; allowed: {ESTIMATORS}"))),
+        match (estimator.as_str(), limit, per_core, slo) {
+            ("static", limit, Some(per_core), _) => Ok(Self::PerCore { per_core, limit }),
+            ("static", Some(limit), None, _) => Ok(Self::Static { limit }),
+            ("static", ..) => Err("`static` needs `limit`, `perCore` or both".to_owned()),
+            ("slo", .., Some(slo)) => Ok(Self::Slo { slo }),
+            ("slo", ..) => Err("`slo` needs `slo`, the response time to be met".to_owned()),
+            _ => Ok(Self::Average { interval }),
         }
     }
 }

@@ -47,15 +47,11 @@ parameters! {
         max_queue_wait "maxQueueWait": Time = Time::new(Duration::from_secs(15), MILLISECOND);
         /// With `mu`: the response time beyond which a caller answers 503 at once.
         slo "slo": Maybe<Time> = Maybe(Time::new(SECOND, MILLISECOND));
-        /// By how much the expected response time may exceed the SLO before that.
-        slo_grace "sloGrace": Time = Time::new(Duration::ZERO, Duration::ZERO);
         /// How long a caller leaves a server alone that granted no chip (with `mu`: that rejected a
         /// request or failed).
         reset_interval "resetInterval": Time = Time::new(SECOND, MILLISECOND);
         /// Share of the capacity up to which a server grants chips.
         headroom "headroom": Number = Number { default: 0.8, most: 1.0, zero: false }; // paper, 5.4.1
-        /// Chips of one server that a caller keeps at most.
-        max_chips "maxChips": Whole = Whole { default: 10, least: 1, most: 1_000 };
         /// Retries after a rejection. With `bid`, bounces use them up only once a server has
         /// rejected the request for its capacity or a deadline.
         retries "retries": Whole = Whole { default: 3, least: 0, most: 10 }; // paper, 5.6
@@ -90,6 +86,7 @@ parameters! {
         endpoints_by_port "endpointsByPort" skip "BTreeMap::is_empty": AddressesByPort;
     }
     later {}
+    withdrawn { "maxChips"; "sloGrace"; }
 }
 
 impl ServiceSpec {
@@ -199,7 +196,9 @@ fn joined(lines: &[&str]) -> String {
 
 #[cfg(feature = "schema")]
 fn described(lines: &[&str], mut schema: serde_json::Value) -> serde_json::Value {
-    schema["description"] = joined(lines).into();
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("description".to_owned(), joined(lines).into());
+    }
     schema
 }
 

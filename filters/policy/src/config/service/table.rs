@@ -8,7 +8,8 @@
 /// proxy without the feature gets. An absent value is `None`, and a value of a particular spec
 /// replaces that of the general one. `lists` are kinds of their own: absent is the default of what
 /// is written, and `skip` says when it is not sent. `later` has values that came after 0.1.0, with
-/// the field before and the feature behind.
+/// the field before and the feature behind. `withdrawn` are names of earlier versions: read, and
+/// without effect.
 macro_rules! parameters {
     (
         $(#[$spec_doc:meta])* written $Spec:ident,
@@ -18,6 +19,7 @@ macro_rules! parameters {
         }
         lists { $($(#[doc = $list_doc:literal])+ $list:ident $list_name:literal skip $skip:literal: $ListKind:ident;)* }
         later { $($of:literal $value:literal => $value_feature:literal $value_instead:ident;)* }
+        withdrawn { $($withdrawn:literal;)* }
     ) => {
         $(#[$spec_doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -27,6 +29,9 @@ macro_rules! parameters {
             pub $field: Option<<$Kind as Kind>::Written>,)+
             $($(#[doc = $list_doc])+ #[serde(skip_serializing_if = $skip)]
             pub $list: <$ListKind as List>::Written,)*
+            /// Names of earlier versions that were written.
+            #[serde(skip)]
+            pub withdrawn: Vec<&'static str>,
         }
 
         $(#[$all_doc])*
@@ -46,6 +51,9 @@ macro_rules! parameters {
             /// The names in a file.
             pub const NAMES: &[&str] = &[$($name,)+ $($list_name,)*];
 
+            /// The names of earlier versions, which have no effect any more.
+            pub const WITHDRAWN: &[&str] = &[$($withdrawn,)*];
+
             /// Checks each value on its own.
             fn checked(&self) -> Result<$Parameters, ConfigError> {
                 Ok($Parameters {
@@ -60,6 +68,7 @@ macro_rules! parameters {
                 Self {
                     $($field: self.$field.or(base.$field),)+
                     $($list: $ListKind::or(self.$list, base.$list),)*
+                    withdrawn: self.withdrawn,
                 }
             }
         }
@@ -93,7 +102,8 @@ macro_rules! parameters {
                         use serde::de::Error;
                         let (mut spec, mut seen) = ($Spec::default(), Vec::new());
                         while let Some(name) = map.next_key::<String>()? {
-                            let Some(known) = $Spec::NAMES.iter().find(|known| **known == name) else {
+                            let mut names = $Spec::NAMES.iter().chain($Spec::WITHDRAWN);
+                            let Some(known) = names.find(|known| **known == name) else {
                                 map.next_value_seed(Unknown(&name, $Spec::NAMES))?;
                                 continue;
                             };
@@ -104,7 +114,10 @@ macro_rules! parameters {
                             match *known {
                                 $($name => spec.$field = map.next_value_seed(Read($kind))?,)+
                                 $($list_name => spec.$list = map.next_value_seed(ReadList::<$ListKind>::default())?,)*
-                                _ => {}
+                                old => {
+                                    map.next_value::<serde::de::IgnoredAny>()?;
+                                    spec.withdrawn.push(old);
+                                }
                             }
                         }
                         Ok(spec)

@@ -18,7 +18,7 @@ fn an_empty_spec_takes_the_defaults() {
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
     assert_eq!(parameters.headroom(), 0.8);
-    assert_eq!((parameters.max_chips(), parameters.bounce_price()), (10, 0.2));
+    assert_eq!(parameters.bounce_price(), 0.2);
     assert_eq!(parameters.endpoints(), None);
     assert_eq!((parameters.body_limit(), parameters.max_queue_wait()), (1_048_576, Duration::from_secs(15)));
     assert_eq!((parameters.hold(), parameters.stream_idle()), (false, Duration::from_secs(1)));
@@ -100,7 +100,7 @@ fn a_validation_error_names_path_value_and_range() {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
         assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed; allowed: 1024 to 1073741824"));
     }
-    for field in ["maxQueueWait", "streamIdle", "slo", "sloGrace"] {
+    for field in ["maxQueueWait", "streamIdle", "slo"] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
         assert!(
             text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed; allowed: a duration")),

@@ -14,7 +14,7 @@ fn refused() -> Answer {
 }
 
 fn fleet() -> (Endpoints, [EndpointId; 3]) {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["s", "t", "u"].map(|name| endpoints.add(name, at(0)));
     (endpoints, ids)
 }

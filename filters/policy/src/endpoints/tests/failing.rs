@@ -5,7 +5,7 @@ use super::*;
 /// For how many milliseconds a server gets no attempts after this many attempts that began at once.
 /// The nth of them ended with this answer at `ends(n)` ms.
 fn left_alone(routing: &mut impl Routing, attempts: usize, answer: Answer, ends: impl Fn(u64) -> u64) -> u64 {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let [fails, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
     endpoints.answer(fails, Permit::Probe, Answer::Served(report(true)), at(0));
     endpoints.answer(fails, Permit::Probe, Answer::Served(report(true)), at(0));
@@ -67,7 +67,7 @@ fn requests_per_round(endpoints: &mut Endpoints, id: EndpointId, rounds: usize) 
 fn a_server_earns_the_chips_that_failures_cost_it_twice_as_fast() {
     let served = Answer::Served(report(true));
     for (last, rounds) in [(None, [1, 2, 4, 8, 9]), (Some(Answer::Rejected(report(false))), [1, 1, 1, 1, 1])] {
-        let mut endpoints = Endpoints::new(RESET, 10);
+        let mut endpoints = Endpoints::new(RESET);
         let [id, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
         (0..7).for_each(|_| endpoints.answer(id, Permit::Probe, served, at(0)));
         let permits: Vec<Permit> = (0..8).filter_map(|_| endpoints.begin(id, at(1))).collect();
@@ -87,7 +87,7 @@ fn a_server_earns_the_chips_that_failures_cost_it_twice_as_fast() {
 /// Its headers say that it serves, its trailers that it fails.
 #[test]
 fn a_server_whose_errors_come_in_trailers_runs_out_of_chips() {
-    let mut endpoints = Endpoints::new(RESET, 10);
+    let mut endpoints = Endpoints::new(RESET);
     let [id, _] = ["fails", "serves"].map(|name| endpoints.add(name, at(0)));
     (0..9).for_each(|_| endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0)));
     let mut count = 0;
@@ -106,7 +106,7 @@ fn a_server_whose_errors_come_in_trailers_runs_out_of_chips() {
 
 #[test]
 fn a_newcomer_soon_has_as_many_chips_as_the_others_have_on_average() {
-    let mut endpoints = Endpoints::new(RESET, 10);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["one", "two"].map(|name| endpoints.add(name, at(0)));
     for (id, chips) in ids.into_iter().zip([4, 8]) {
         (1..chips).for_each(|_| endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0)));
@@ -135,7 +135,7 @@ fn a_server_that_times_out_is_left_alone_for_eight_intervals() {
 /// For how many intervals a server is left alone. Two attempts begin at once: one is answered after
 /// 100 ms, and the other fails `silent` ms later, `took` ms after it began.
 fn intervals(answer: Answer, silent: u64, took: u64) -> u64 {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     let permits = [(); 2].map(|()| endpoints.begin(id, at(0)).unwrap());
     endpoints.answer(id, permits[0], answer, at(100));
@@ -157,7 +157,7 @@ fn an_attempt_that_began_before_the_last_answer_times_out_too() {
 
 #[test]
 fn an_answer_between_two_failures_makes_the_second_one_the_first() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     for millis in [10, 400, 800] {
         let permit = endpoints.begin(id, at(millis)).unwrap();
@@ -172,7 +172,7 @@ fn an_answer_between_two_failures_makes_the_second_one_the_first() {
 /// The headers of a gRPC answer say that the server serves, the trailers that it fails.
 #[test]
 fn errors_in_trailers_follow_each_other_like_others() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let [id, _] = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     let served = Answer::Served(report(true));
     for (millis, fails, intervals) in [(0, true, 1), (400, true, 8), (3_000, false, 0), (3_100, true, 1)] {

@@ -5,6 +5,7 @@ mod client_errors;
 mod failing;
 mod rules;
 
+use super::attempts::MAX_CHIPS;
 use super::*;
 use crate::endpoints::failures::{Failures, Peers};
 use crate::routing::{Bloc, LeastRequest, Routing};
@@ -13,7 +14,6 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const RESET: Duration = Duration::from_millis(200);
-const MAX_CHIPS: u32 = 3;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn matches_a_naive_model_over_random_steps(steps in steps(), seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+        let mut endpoints = Endpoints::new(RESET);
         let mut naive: BTreeMap<String, Naive> = BTreeMap::new();
         let reset = RESET.as_millis() as u64;
         let mut under_way: Vec<(String, EndpointId, Permit)> = Vec::new();

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn probes_a_rejecting_server_once_per_reset_interval() {
     let mut rng = fastrand::Rng::with_seed(11);
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let rejecting = endpoints.add("rejecting", at(0));
     endpoints.add("open", at(0));
     endpoints.begin(rejecting, at(0));
@@ -34,7 +34,7 @@ fn probes_a_rejecting_server_once_per_reset_interval() {
 
 #[test]
 fn forced_attempts_take_turns_when_no_server_qualifies() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids: Vec<EndpointId> = (0u64..3).map(|i| endpoints.add(&format!("s{i}"), at(i))).collect();
     for (millis, &id) in (3..).zip(&ids) {
         endpoints.begin(id, at(millis));
@@ -52,7 +52,7 @@ fn forced_attempts_take_turns_when_no_server_qualifies() {
 
 #[test]
 fn a_forced_attempt_goes_to_a_shut_server_only_if_all_are_shut() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["shut", "busy"].map(|name| endpoints.add(name, at(0)));
     let mut list = Vec::new();
     let mut first = |endpoints: &mut Endpoints, millis| {
@@ -70,7 +70,7 @@ fn a_forced_attempt_goes_to_a_shut_server_only_if_all_are_shut() {
 
 #[test]
 fn chips_stay_between_zero_and_the_maximum() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     for millis in 0..20 {
         endpoints.answer(id, Permit::Chip, Answer::Served(report(true)), at(millis));
@@ -85,7 +85,7 @@ fn chips_stay_between_zero_and_the_maximum() {
 
 #[test]
 fn replacing_the_list_keeps_the_state_of_servers_that_stay() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let stays = endpoints.add("stays", at(0));
     let goes = endpoints.add("goes", at(0));
     endpoints.begin(stays, at(1));
@@ -102,7 +102,7 @@ fn replacing_the_list_keeps_the_state_of_servers_that_stay() {
 
 #[test]
 fn a_bounce_gives_the_chip_back() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     assert_eq!(endpoints.begin(id, at(1)), Some(Permit::Chip));
     endpoints.answer(id, Permit::Chip, Answer::Bounced(report(false)), at(1));
@@ -116,7 +116,7 @@ fn a_bounce_gives_the_chip_back() {
 
 #[test]
 fn a_bounced_attempt_that_spent_no_chip_earns_none() {
-    let mut endpoints = Endpoints::new(RESET, 10);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));
     for millis in 1..6 {
@@ -130,7 +130,7 @@ fn a_bounced_attempt_that_spent_no_chip_earns_none() {
 
 #[test]
 fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0));
     let permit = endpoints.begin(id, at(1)).unwrap();
@@ -144,7 +144,7 @@ fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
 /// wait for two seconds. The other servers answer after 100 ms, and bounce every other first
 /// attempt.
 fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] {
-    let mut endpoints = Endpoints::new(RESET, 10);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["s", "t", "u", "v"].map(|name| endpoints.add(name, at(0)));
     let (mut rng, mut list) = (fastrand::Rng::with_seed(7), Vec::new());
     let (mut waiting, mut drawn) = (Vec::new(), [0, 0]);
@@ -199,7 +199,7 @@ fn a_hanging_server_gets_few_attempts_until_it_recovers() {
 
 #[test]
 fn an_attempt_given_up_by_its_caller_costs_the_server_nothing() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     for millis in 1..100 {
         let permit = endpoints.begin(ids[0], at(millis)).unwrap();
@@ -212,14 +212,14 @@ fn an_attempt_given_up_by_its_caller_costs_the_server_nothing() {
 
 #[test]
 fn a_failure_counts_against_a_server_unless_all_servers_fail() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["s", "t", "u"].map(|name| endpoints.add(name, at(0)));
     let chips = |endpoints: &Endpoints, id| endpoints.get(id).map(Endpoint::chips);
     let permit = endpoints.begin(ids[0], at(1)).unwrap();
     endpoints.answer(ids[0], permit, Answer::Failed, at(1));
     assert_eq!((chips(&endpoints, ids[0]), is_any_shut(&endpoints)), (Some(0), true));
     // A server that fails fast collects no chips either.
-    let mut fresh = Endpoints::new(RESET, MAX_CHIPS);
+    let mut fresh = Endpoints::new(RESET);
     let [fast, _] = ["s", "t"].map(|name| fresh.add(name, at(0)));
     fresh.answer(fast, Permit::Probe, Answer::Erred(Some(report(true))), at(1));
     assert_eq!(chips(&fresh, fast), Some(1), "one earned and one lost");
@@ -238,7 +238,7 @@ fn a_failure_counts_against_a_server_unless_all_servers_fail() {
 
 #[test]
 fn an_error_in_the_trailers_revokes_the_chip() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     let permit = endpoints.begin(ids[0], at(1)).unwrap();
     endpoints.answer(ids[0], permit, Answer::Served(report(true)), at(1));
@@ -248,7 +248,7 @@ fn an_error_in_the_trailers_revokes_the_chip() {
 
 #[test]
 fn an_orca_report_returns_the_chip() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
     endpoints.answer(
@@ -263,7 +263,7 @@ fn an_orca_report_returns_the_chip() {
 
 #[test]
 fn a_server_keeps_its_chip_without_a_report_and_loses_it_when_missing() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
     endpoints.answer(id, Permit::Chip, Answer::Unreported, at(1));
@@ -275,7 +275,7 @@ fn a_server_keeps_its_chip_without_a_report_and_loses_it_when_missing() {
 
 #[test]
 fn an_endpoint_keeps_the_last_report_of_its_server() {
-    let mut endpoints = Endpoints::new(Duration::from_secs(1), 10);
+    let mut endpoints = Endpoints::new(Duration::from_secs(1));
     let id = endpoints.add("a", at(0));
     assert_eq!(endpoints.get(id).map(Endpoint::report), Some(&LoadReport::default()));
     let report = LoadReport { queue: Some(7), ..report(false) };
@@ -286,13 +286,9 @@ fn an_endpoint_keeps_the_last_report_of_its_server() {
 
 #[test]
 fn new_parameters_apply_to_known_servers() {
-    let mut endpoints = Endpoints::new(RESET, 10);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
-    for millis in 0..5 {
-        endpoints.answer(id, Permit::Probe, Answer::Unreported, at(millis));
-    }
-    endpoints.configure(Duration::from_secs(1), 2);
-    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2), "the new maximum");
+    endpoints.configure(Duration::from_secs(1));
     endpoints.answer(id, Permit::Probe, Answer::Rejected(report(false)), at(10));
     assert_eq!(endpoints.begin(id, at(1_009)), Some(Permit::Forced), "the interval is a second now");
     endpoints.answer(id, Permit::Forced, Answer::Rejected(report(false)), at(1_010));
@@ -301,7 +297,7 @@ fn new_parameters_apply_to_known_servers() {
 
 #[test]
 fn lists_every_known_server() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     assert!(endpoints.is_empty() && endpoints.iter().next().is_none());
     let id = endpoints.add("s", at(0));
     assert!(!endpoints.is_empty());
@@ -310,7 +306,7 @@ fn lists_every_known_server() {
 
 #[test]
 fn a_resumed_attempt_is_pending_again() {
-    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let mut endpoints = Endpoints::new(RESET);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));
     endpoints.end(id);

@@ -31,7 +31,7 @@ fn answer(mu: &mut Mu, endpoints: &mut Endpoints, endpoint: EndpointId, answer: 
 
 /// Servers that reported this queue and service rate at 0; none: no report yet.
 fn servers<const N: usize>(reports: [Option<(u32, f64)>; N]) -> (Endpoints, Mu, [EndpointId; N]) {
-    let (mut endpoints, mut mu) = (Endpoints::new(INTERVAL, 10), Mu::with_interval(INTERVAL));
+    let (mut endpoints, mut mu) = (Endpoints::new(INTERVAL), Mu::with_interval(INTERVAL));
     let ids = std::array::from_fn(|i| endpoints.add(&format!("s{i}"), Timestamp::ZERO));
     for (id, report) in ids.iter().zip(reports) {
         if let Some((queue, service)) = report {
@@ -171,7 +171,7 @@ fn remembered(mu: &mut Mu, endpoints: &mut Endpoints) -> usize {
 /// This many servers that reported at the start, last surveyed before their reports expired.
 fn old_words<const N: usize>() -> (Endpoints, Mu, [EndpointId; N]) {
     let (mut endpoints, mut mu, ids) = servers([Some((7, 10.0)); N]);
-    let mut none = Endpoints::new(INTERVAL, 10);
+    let mut none = Endpoints::new(INTERVAL);
     mu.known.survey(0.0, &mut none, at(10_000));
     assert_eq!(remembered(&mut mu, &mut endpoints), N);
     (endpoints, mu, ids)

@@ -201,11 +201,10 @@ fn failures_use_up_the_retry_budget_and_rejections_do_not() {
 }
 
 #[test]
-fn reports_by_how_much_a_request_would_exceed_the_slo_and_its_grace() {
+fn reports_by_how_much_a_request_would_exceed_the_slo() {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Mu),
         slo: Some("1s".into()),
-        slo_grace: Some("100ms".into()),
         endpoints: Some(vec!["1.1.1.1:1".into()]),
         ..ServiceSpec::default()
     };
@@ -215,7 +214,7 @@ fn reports_by_how_much_a_request_would_exceed_the_slo_and_its_grace() {
     sender.end(&attempt);
     sender.choose(Timestamp::ZERO, &mut rng);
     assert_eq!(sender.overrun(), None, "nothing is known yet");
-    for (queue, overrun) in [(10, None), (11, Some(100)), (19, Some(900))] {
+    for (queue, overrun) in [(9, None), (10, Some(100)), (19, Some(1_000))] {
         let report = LoadReport { queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
         sender.answer(&attempt, Answer::Served(report), Timestamp::ZERO);
         sender.choose(Timestamp::ZERO, &mut rng);

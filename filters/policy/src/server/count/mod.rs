@@ -154,8 +154,8 @@ impl Table {
         (self.stage, self.since) = (stage, now);
     }
 
-    /// During a recount, drops members that have not looked for [`WORKER_TIMEOUT`], from `running_since`
-    /// on.
+    /// During a recount, drops members that have not looked for [`WORKER_TIMEOUT`], from
+    /// `running_since` on.
     fn drop_the_dead(&mut self, vm: u64, running_since: Timestamp, now: Timestamp) {
         if self.stage.is_settled() {
             return;

@@ -1,6 +1,6 @@
 //! The containers of a turn: a process in each that takes memory, and who sets their limits.
 
-use super::super::agent::{Agent, Files, MemoryRule, Pod};
+use super::super::agent::{AgentProcess, Files, MemoryRule, Pod};
 use super::super::figures::{self, Turn};
 use super::super::plan::{CONTAINERS, Plan};
 use super::super::testbed::Programs;
@@ -38,7 +38,7 @@ struct Place {
 /// The containers. What is declared first is dropped first: processes before their groups.
 #[derive(Debug)]
 struct Stand<'a> {
-    agent: Option<Agent>,
+    agent: Option<AgentProcess>,
     places: Vec<Place>,
     memory: Memory,
     groups: Containers,
@@ -98,7 +98,8 @@ impl<'a> Stand<'a> {
         let rule = MemoryRule { limit: LIMIT, requests: REQUESTS, more: self.programs.rule };
         let files = Files::memory(&pods(), rule);
         let folder = Some(self.memory.folder().unwrap_or(self.groups.cpu()));
-        let agent = Agent::start(self.programs.agent, self.directory, &self.groups, folder, &files, false).await?;
+        let agent =
+            AgentProcess::start(self.programs.agent, self.directory, &self.groups, folder, &files, false).await?;
         self.agent = Some(agent);
         loop {
             let now = self.places.iter().map(|place| place.memory.limit()).collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +178,7 @@ pub async fn turn(
     if allocator == MemoryAllocator::Agent {
         stand.start_agent(&limits).await?;
     }
-    let cpu = |stand: &mut Stand<'_>| stand.agent.as_mut().map(Agent::cpu).transpose();
+    let cpu = |stand: &mut Stand<'_>| stand.agent.as_mut().map(AgentProcess::cpu).transpose();
     let (before, began) = (cpu(&mut stand)?, Instant::now());
     let seen = stand.run().await.with_context(|| allocator.name())?;
     let (after, lasted) = (cpu(&mut stand)?, began.elapsed());

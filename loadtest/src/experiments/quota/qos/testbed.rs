@@ -1,7 +1,7 @@
 //! The parts of a turn: backends with their sidecars, a neighbour, a control plane, and the node
 //! agent.
 
-use super::super::agent::{Agent, Files, Pod, QosRule};
+use super::super::agent::{AgentProcess, Files, Pod, QosRule};
 use super::super::burner::Burner;
 use super::super::plan::{CONTAINERS, Plan, THREADS, TIMEOUT};
 use super::plan::{NEIGHBOUR, QUEUE, REQUESTS, TARGET, THRESHOLD, WORK, arrivals, shares};
@@ -43,7 +43,7 @@ pub struct Programs<'a> {
 /// The running parts. What is declared first is dropped first: processes before their groups.
 #[derive(Debug)]
 pub struct Stand<'a> {
-    agent: Option<Agent>,
+    agent: Option<AgentProcess>,
     sidecars: Vec<Envoy>,
     clients: Vec<Arc<Client>>,
     control_plane: Process,
@@ -125,7 +125,7 @@ impl<'a> Stand<'a> {
         let rule = QosRule { target: TARGET, requests: REQUESTS, more: &more };
         let files = Files::qos(&pods(), &neighbour(), NEIGHBOUR, rule).telling(Some(self.told));
         let (program, directory) = (self.programs.agent, &self.directory);
-        self.agent = Some(Agent::start(program, directory, &self.groups, None, &files, false).await?);
+        self.agent = Some(AgentProcess::start(program, directory, &self.groups, None, &files, false).await?);
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl<'a> Stand<'a> {
     /// # Errors
     /// It has ended.
     pub fn agent_cpu(&mut self) -> anyhow::Result<Option<Duration>> {
-        self.agent.as_mut().map(Agent::cpu).transpose()
+        self.agent.as_mut().map(AgentProcess::cpu).transpose()
     }
 
     /// Ends the agent, if there is one, and counts the containers and pods that do not have their
