@@ -290,14 +290,9 @@ impl Kind for Time {
     }
 }
 
-/// `true` or `false`.
+/// `true` or `false`, which is the default. What the documents add to that.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
-    /// Where no other parameter says otherwise.
-    pub default: bool,
-    /// What the documents add to the default.
-    pub but: &'static str,
-}
+pub struct Flag(pub &'static str);
 
 impl Kind for Flag {
     type Written = bool;
@@ -316,7 +311,7 @@ impl Kind for Flag {
     }
 
     fn default(self) -> bool {
-        self.default
+        false
     }
 
     fn canonical(value: &bool) -> String {
@@ -325,7 +320,7 @@ impl Kind for Flag {
 
     #[cfg(feature = "schema")]
     fn default_text(self) -> String {
-        format!("{}{}", self.default, self.but)
+        format!("false{}", self.0)
     }
 
     #[cfg(feature = "schema")]

@@ -40,7 +40,7 @@ parameters! {
         concurrency "concurrency": Maybe<Whole> = Maybe(Whole { default: 1, least: 1, most: 100_000 });
         /// With `concurrency`: whether the sidecar holds the requests beyond it, in one queue for
         /// all workers. Otherwise they wait in the application.
-        hold "hold": Flag = Flag { default: false, but: "; `true` with `mu`" };
+        hold "hold": Flag = Flag("; `true` with `mu`");
         /// The longest wait in that queue, after which a request is rejected. Its deadline, or
         /// twice its bid, may end it sooner.
         // The default is Envoy's timeout of a route.
@@ -73,9 +73,9 @@ parameters! {
         // times this time. Filters look at their streams no more often than twice within the least.
         stream_idle "streamIdle": Time = Time::new(SECOND, Duration::from_millis(100));
         /// Whether the answer to a rejected request says why in `x-bloc-why`.
-        debug_headers "debugHeaders": Flag = Flag { default: false, but: "" };
+        debug_headers "debugHeaders": Flag = Flag("");
         /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`).
-        orca "orca": Flag = Flag { default: false, but: "" };
+        orca "orca": Flag = Flag("");
     }
     lists {
         /// The same as `routeRetries` for routes of VirtualServices, by `namespace/name`.
@@ -238,5 +238,7 @@ impl ServicesSpec {
 
 #[cfg(test)]
 mod canonical_tests;
+#[cfg(all(test, feature = "schema"))]
+mod documents_tests;
 #[cfg(test)]
 mod tests;

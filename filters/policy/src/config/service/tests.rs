@@ -22,7 +22,9 @@ fn an_empty_spec_takes_the_defaults() {
     assert_eq!(parameters.endpoints(), None);
     assert_eq!((parameters.body_limit(), parameters.max_queue_wait()), (1_048_576, Duration::from_secs(15)));
     assert_eq!((parameters.hold(), parameters.stream_idle()), (false, Duration::from_secs(1)));
-    let spec = ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() };
+    assert_eq!((parameters.orca(), parameters.debug_headers()), (false, false));
+    let spec = ServiceSpec { concurrency: Some(1), orca: Some(false), ..ServiceSpec::default() };
+    assert!(!spec.validate().unwrap().orca());
     assert!(!spec.validate().unwrap().hold(), "bloc and bid hold nothing unless told to");
     let mu = ServiceSpec { routing: Some(RoutingKind::Mu), ..spec };
     assert!(mu.validate().unwrap().hold());
@@ -128,6 +130,7 @@ fn a_route_has_the_retries_of_its_virtual_service() {
     let parameters = spec.validate().unwrap();
     let of = |path: &str| parameters.retries_of(path.as_bytes());
     assert!(parameters.has_named_retries());
+    assert_eq!(parameters.named_retries().collect::<Vec<_>>(), [("shop/checkout".to_owned(), 5)]);
     assert!(!ServiceSpec::default().validate().unwrap().has_named_retries());
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout"), 5);
     assert_eq!(of("/apis/networking.istio.io/v1alpha3/namespaces/shop/virtual-service/checkout"), 5);
@@ -208,4 +211,40 @@ fn a_port_is_1_to_65535() {
     let refused = "services.a.endpointsByPort.0: 0 is not allowed; allowed: 1 to 65535";
     assert_eq!(refusal(&of("0")), refused);
     assert!(refusal(&of("65536")).starts_with("services.a.endpointsByPort"));
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_with_what_is_allowed() {
+    for (value, says) in [
+        ("\"routing\":7", "routing: 7 is not allowed; allowed: bloc, least_request, mu, bid"),
+        ("\"routing\":\"bids\"", "routing: \"bids\" is not allowed; allowed: bloc, least_request, mu, bid"),
+        ("\"retries\":\"3\"", "retries: \"3\" is not allowed; allowed: a whole number, 0 to 10"),
+        ("\"concurrency\":1.5", "concurrency: 1.5 is not allowed; allowed: a whole number, 1 to 100000"),
+        ("\"concurrency\":1e308", "concurrency: 1e308 is not allowed; allowed: a whole number, 1 to 100000"),
+        ("\"concurrency\":0", "concurrency: 0 is not allowed; allowed: 1 to 100000"),
+        ("\"headroom\":true", "headroom: true is not allowed; allowed: a number above 0 and at most 1"),
+        ("\"hold\":[1]", "hold: a list is not allowed; allowed: true or false"),
+        ("\"orca\":{}", "orca: a mapping is not allowed; allowed: true or false"),
+        ("\"slo\":250", "slo: 250 is not allowed; allowed: a duration with its unit (such as 250ms), 1ms to 1h"),
+        (
+            "\"capacity\":10",
+            "capacity: invalid type: integer `10`, expected a mapping with `estimator`: static, slo, average",
+        ),
+    ] {
+        let refused = refusal(&format!(r#"{{"services":{{"a":{{{value}}}}}}}"#));
+        assert!(refused.starts_with(&format!("services.a.{says}")), "{refused}");
+    }
+    let null = r#"{"services":{"a":{"retries":null,"slo":null,"capacity":null,"hold":null}}}"#;
+    let spec: ServicesSpec = ConfigError::read_json(null.as_bytes()).unwrap();
+    assert_eq!(spec.services["a"], ServiceSpec::default(), "null is the default");
+}
+
+#[test]
+fn names_of_earlier_versions_are_read_and_have_no_effect() {
+    let spec: ServiceSpec = serde_json::from_str(r#"{"maxChips":5,"retries":2,"sloGrace":["any"]}"#).unwrap();
+    assert_eq!((spec.retries, spec.withdrawn.as_slice()), (Some(2), &["maxChips", "sloGrace"][..]));
+    let same = ServiceSpec { retries: Some(2), ..ServiceSpec::default() };
+    assert_eq!(spec.validate().unwrap(), same.validate().unwrap());
+    assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"retries":2}"#, "not sent");
+    assert!(serde_json::from_str::<ServiceSpec>(r#"{"maxChips":5,"maxChips":5}"#).is_err(), "each once");
 }
