@@ -148,6 +148,8 @@ fn spec(source: Source, slo: Duration) -> ServiceSpec {
     ServiceSpec {
         capacity,
         concurrency: matches!(source, Source::Slo | Source::SloMargin).then_some(1),
+        // The application has no queue of its own.
+        hold: Some(true),
         ..ServiceSpec::default()
     }
 }
