@@ -224,6 +224,24 @@ mod tests {
     }
 
     #[test]
+    fn warns_of_what_is_read_but_does_not_do_what_it_says() {
+        let old = "{maxChips: 5, sloGrace: 1s, routing: random, capacity: {estimator: average}}";
+        let says = |path: &str| {
+            [
+                "routing: random is taken as least_request; Envoy itself has random",
+                "maxChips: has no effect any more",
+                "sloGrace: has no effect any more",
+                "capacity: average can only fall; slo follows what the server can do",
+            ]
+            .map(|text| format!("{path}.{text}"))
+        };
+        assert_eq!(warnings(&format!("services: {{a: {old}}}")), says("services.a"));
+        assert_eq!(warnings("services: {a: {routing: least_request, retries: 2}}"), Vec::<String>::new());
+        let general = warnings(&map("shop", &format!("{{'*': {old}, a: {{retries: 2}}}}")));
+        assert!(says("ConfigMap shop/bloc.services.a").iter().all(|text| general.contains(text)), "{general:?}");
+    }
+
+    #[test]
     fn accepts_a_services_file_and_config_map_manifests() {
         assert_eq!(good("services: {a: {}}"), Good::Services(1));
         let manifests = format!(

@@ -65,10 +65,12 @@ macro_rules! parameters {
             /// The values of this spec, and those of `base` where it has none.
             #[must_use]
             pub fn or(self, base: Self) -> Self {
+                let is_written = |name: &&str| self.withdrawn.contains(name) || base.withdrawn.contains(name);
+                let withdrawn = Self::WITHDRAWN.iter().copied().filter(is_written).collect();
                 Self {
                     $($field: self.$field.or(base.$field),)+
                     $($list: $ListKind::or(self.$list, base.$list),)*
-                    withdrawn: self.withdrawn,
+                    withdrawn,
                 }
             }
         }

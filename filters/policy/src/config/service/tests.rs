@@ -246,5 +246,12 @@ fn names_of_earlier_versions_are_read_and_have_no_effect() {
     let same = ServiceSpec { retries: Some(2), ..ServiceSpec::default() };
     assert_eq!(spec.validate().unwrap(), same.validate().unwrap());
     assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"retries":2}"#, "not sent");
+    let merged = |own: &str, base: &str| {
+        let read = |text: &str| serde_json::from_str::<ServiceSpec>(text).unwrap();
+        read(own).or(read(base)).withdrawn
+    };
+    assert_eq!(merged("{}", r#"{"maxChips":5}"#), ["maxChips"], "the base has it");
+    assert_eq!(merged(r#"{"sloGrace":"1s","maxChips":1}"#, r#"{"maxChips":5}"#), ["maxChips", "sloGrace"]);
+    assert!(merged("{}", "{}").is_empty());
     assert!(serde_json::from_str::<ServiceSpec>(r#"{"maxChips":5,"maxChips":5}"#).is_err(), "each once");
 }
