@@ -95,14 +95,21 @@ async fn a_fresh_caller_loses_no_request_to_a_server_that_refuses_connections() 
         let configuration = json!({"services": {SERVICE: {"routing": routing, "routeRetries": ROUTE_RETRIES}}});
         let mut bootstrap = outbound(&place, &servers, &configuration, None);
         balance(&mut bootstrap);
-        let envoy = Envoy::start(&place.envoy, place.path(), routing, &bootstrap, 1).await.unwrap();
-        let to = envoy.listener("outbound").unwrap();
-        let answers = send_all(to, 16, 300, |_| request("/work")).await;
-        let lost: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
-        assert!(lost.is_empty(), "{routing}: of {}: {lost:?}", answers.len());
-        let failed = format!("cluster.{SERVICE}.upstream_cx_connect_fail");
-        let failed = envoy.stats(&failed).await.unwrap()[&failed];
-        assert!(failed > 10, "{routing}: only {failed} connections were refused");
+        // How many of its requests meet that server is up to chance, so try several callers.
+        let mut refused = 0;
+        for _ in 0..10 {
+            let envoy = Envoy::start(&place.envoy, place.path(), routing, &bootstrap, 1).await.unwrap();
+            let to = envoy.listener("outbound").unwrap();
+            let answers = send_all(to, 16, 300, |_| request("/work")).await;
+            let lost: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+            assert!(lost.is_empty(), "{routing}: of {}: {lost:?}", answers.len());
+            let failed = format!("cluster.{SERVICE}.upstream_cx_connect_fail");
+            refused += envoy.stats(&failed).await.unwrap()[&failed];
+            if refused > 10 {
+                break;
+            }
+        }
+        assert!(refused > 10, "{routing}: only {refused} connections were refused");
     }
 }
 
@@ -169,13 +176,15 @@ async fn few_requests_that_explore_meet_a_server_that_hangs() {
         let mut bootstrap = outbound(&place, &servers, &configuration, None);
         balance(&mut bootstrap);
         let route = &mut route_configuration(&mut bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
-        route["retry_policy"]["per_try_timeout"] = json!("0.15s");
+        // Much longer than a stall of the machine.
+        route["retry_policy"]["per_try_timeout"] = json!("1s");
         route["retry_policy"]["retry_on"] = json!("5xx");
         let envoy = Envoy::start(&place.envoy, place.path(), routing, &bootstrap, 1).await.unwrap();
         let to = envoy.listener("outbound").unwrap();
         let send = async |count| {
             let answers = send_all(to, CLIENTS, count, |_| request("/work")).await;
-            assert!(answers.iter().all(|answer| answer.status == 200), "{routing}");
+            let lost: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+            assert!(lost.is_empty(), "{routing}: of {count}: {lost:?}");
         };
         send(300).await;
         pods[0].app.takes(60_000);
@@ -184,6 +193,7 @@ async fn few_requests_that_explore_meet_a_server_that_hangs() {
         send(REQUESTS).await;
         let met = pods[0].app.seen("/work").len() - before;
         pods[0].app.takes(10);
+        println!("{routing}: {met} of {REQUESTS} met it");
         assert!(met <= MOST, "{routing}: {met} of {REQUESTS} met it");
     }
 }
