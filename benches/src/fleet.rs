@@ -126,6 +126,7 @@ pub fn report(queue: u32) -> LoadReport {
 /// Never, unless the ranges of the parameters change.
 pub fn server() -> anyhow::Result<(Server, Timestamp)> {
     let spec = ServiceSpec {
+        routing: Some(RoutingKind::Bloc),
         // Enough for 10.4 requests: rounding does not change the capacity.
         capacity: Some(CapacitySpec::Slo { slo: "260ms".into() }),
         concurrency: Some(4),

@@ -69,7 +69,7 @@ mod tests {
         let spec = ServiceSpec::default();
         let list = in_force(&spec, &spec.validate().unwrap());
         assert!(list.iter().all(|parameter| !parameter.written));
-        assert_eq!((list[0].value.as_str(), list[1].value.as_str()), ("bloc", "no limit"));
+        assert_eq!((list[0].value.as_str(), list[1].value.as_str()), ("bid", "no limit"));
     }
     #[test]
     fn shows_the_service_port_before_its_addresses() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Each parameter with a value that is not its default, and its default if that can be written.
 const PARAMETERS: [(&str, &str, Option<&str>); 19] = [
-    ("routing", "mu", Some("bloc")),
+    ("routing", "mu", Some("bid")),
     ("retries", "4", Some("3")),
     ("routeRetries", "4", Some("1")),
     ("virtualServiceRetries", "{shop/checkout: 4}", Some("{}")),
@@ -87,7 +87,7 @@ fn each_parameter_changes_the_digest() {
         let changed = one(&format!("capacity: {{estimator: {capacity}}}"));
         assert_eq!(seen.insert(changed, capacity), None, "{capacity}");
     }
-    for routing in ["least_request", "bid"] {
+    for routing in ["least_request", "bloc"] {
         assert_eq!(seen.insert(one(&format!("routing: {routing}")), routing), None, "{routing}");
     }
 }

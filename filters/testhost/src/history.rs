@@ -64,6 +64,8 @@ impl Terms {
     /// As in the configuration.
     pub fn json(&self) -> Value {
         json!({
+            // Bids would come on top of `retries`.
+            "routing": "bloc",
             "capacity": {"estimator": "static", "limit": self.capacity},
             "concurrency": self.concurrency,
             "hold": true,

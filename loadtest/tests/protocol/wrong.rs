@@ -116,7 +116,7 @@ async fn a_server_that_answers_404_at_once_gets_no_more_of_two_callers_than_with
 /// What all servers answer wrongly is the request's fault: no server is left alone for it.
 /// `change` happens to all applications after the warm-up.
 async fn all_stay_equal(next: impl Fn(usize) -> Builder, change: impl Fn(&App)) {
-    let spec = |way: &str| if way == "bloc" { json!({}) } else { places(way, PLACES) };
+    let spec = |way: &str| if way == "bloc" { json!({"routing": way}) } else { places(way, PLACES) };
     let (apps, fleet) = stand(&ROUTINGS, Plan { spec: &spec, ..Plan::default() }).await;
     let of_way = async |way: usize| {
         let (name, apps) = &apps[way];

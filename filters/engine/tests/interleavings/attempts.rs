@@ -270,7 +270,7 @@ fn an_attempt_without_our_key_is_counted_and_bids_by_its_number() {
 
 #[test]
 fn without_bids_an_attempt_without_our_key_says_any() {
-    let caller = Caller::new(&format!(r#""endpoints":["{SERVER}","{OTHER}"]"#));
+    let caller = Caller::new(&format!(r#""routing":"bloc","endpoints":["{SERVER}","{OTHER}"]"#));
     for _ in 0..20 {
         let mut attempt = caller.stray(&[], 1);
         caller.passes(Duration::from_millis(50));

@@ -92,7 +92,7 @@ impl Request {
 
 #[test]
 fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
-    let server = Server::new(r#""concurrency":1,"hold":true"#);
+    let server = Server::new(r#""routing":"bloc","concurrency":1,"hold":true"#);
     let inside = server.comes(&[]);
     let mut held = server.comes(&[SPEAKS]);
     drop(inside);

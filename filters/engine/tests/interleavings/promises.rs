@@ -32,7 +32,7 @@ fn a_request_that_is_held_for_twice_its_bid_is_bounced() {
     assert!(held.waits());
     after(&mut server, 1);
     assert_eq!((held.status(), said(&held, "x-bloc-reject").as_deref()), (Some(429), Some("bid")));
-    assert_eq!(said(&held, "x-bloc-load").as_deref(), Some("chip=0, queue=1, held"));
+    assert_eq!(said(&held, "x-bloc-load").as_deref(), Some("chip=0, queue=1, fleet, held"));
     assert_eq!(["rejected_bid", "rejected_deadline", "admitted"].map(|name| server.counted(name)), [1, 0, 2]);
     assert_eq!(server.counted("in_flight"), 1);
 }
@@ -148,6 +148,6 @@ fn a_held_upload_is_bounced_when_its_body_has_come() {
     assert_eq!((upload.status(), there.status()), (None, Some(429)));
     upload.stream.0.bytes.set(100);
     after(&mut server, 50);
-    assert_eq!(said(&upload, "x-bloc-load").as_deref(), Some("chip=0, queue=2, held"));
+    assert_eq!(said(&upload, "x-bloc-load").as_deref(), Some("chip=0, queue=2, fleet, held"));
     assert_eq!(server.counted("rejected_bid"), 2);
 }

@@ -41,7 +41,7 @@ macro_rules! kinds {
 
         impl Default for RoutingKind {
             fn default() -> Self {
-                Self::Bloc
+                Self::Bid
             }
         }
 

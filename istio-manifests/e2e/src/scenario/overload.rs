@@ -30,7 +30,7 @@ pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
 /// Five backends that admit two requests each: there is room for eight clients, but not always
 /// where chance sends them; for forty there is none.
 pub async fn backends_reject_excess_requests_and_senders_retry_elsewhere(mesh: &Mesh) -> Result<()> {
-    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 2}, resetInterval: 100ms").await?;
+    mesh.set_parameters("shop", "routing: bloc, capacity: {estimator: static, limit: 2}, resetInterval: 100ms").await?;
     mesh.capacity_in_force(2).await?;
     let count = |measured: &Measurement, outcome: fn(&Outcome) -> bool| {
         measured.samples.iter().filter(|sample| outcome(&sample.outcome)).count()

@@ -28,6 +28,9 @@ pub struct Regimes {
     /// Only the named corners.
     #[arg(long)]
     corners: bool,
+    /// Tell the sidecars nothing of `concurrency`, in every cell: what `checkout: {}` gives.
+    #[arg(long)]
+    unconfigured: bool,
     /// Print the names of the cells and end.
     #[arg(long)]
     list: bool,
@@ -45,6 +48,9 @@ impl Regimes {
         let mut cells = regimes::corners();
         if !self.corners {
             cells.extend(regimes::covering());
+        }
+        if self.unconfigured {
+            cells = regimes::unconfigured(cells);
         }
         cells.retain(|cell| cell.to_string().contains(&self.only));
         ensure!(!cells.is_empty(), "--only: no cell's name contains {:?}; --list prints the names", self.only);

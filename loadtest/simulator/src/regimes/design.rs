@@ -202,6 +202,13 @@ fn troubles() -> impl Iterator<Item = Cell> {
     })
 }
 
+/// The same cells with sidecars that are told nothing, each once.
+pub fn unconfigured(cells: Vec<Cell>) -> Vec<Cell> {
+    let mut seen = HashSet::new();
+    let told_nothing = cells.into_iter().map(|cell| Cell { told: Told::Nothing, ..cell });
+    told_nothing.filter(|cell| seen.insert(*cell)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +259,14 @@ mod tests {
         assert_eq!(absent, [(0, 1, 7, Told::Half as u64)], "half of one request at a time does not exist");
         assert!(cells.iter().all(belongs));
         assert_eq!(cells, covering(), "the same ones again");
+    }
+
+    #[test]
+    fn unconfigured_cells_differ_only_in_what_sidecars_are_told_and_occur_once() {
+        let truth = Cell { told: Told::Truth, ..corners()[0] };
+        let [nothing, faster] = [Cell { told: Told::Nothing, ..truth }, Cell { mean_ms: truth.mean_ms + 1, ..truth }];
+        let expected = [nothing, Cell { told: Told::Nothing, ..faster }];
+        assert_eq!(unconfigured(vec![truth, nothing, faster]), expected);
     }
 
     #[test]

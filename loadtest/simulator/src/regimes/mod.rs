@@ -18,7 +18,7 @@ mod page;
 mod results;
 
 pub use cell::{Cell, Size, Speeds, Times, Told, Trouble};
-pub use design::{corners, covering};
+pub use design::{corners, covering, unconfigured};
 pub use figures::{Figures, POLICIES, Runs};
 pub use judge::{Claim, Verdict, judge};
 pub use page::{html, markdown};

@@ -150,7 +150,7 @@ pub fn addresses(apps: &[(&'static str, Vec<App>)]) -> Vec<(&'static str, Vec<So
 /// The parameters of servers that work on so many requests at once, as this routing needs them.
 pub fn places(routing: &str, count: u32) -> Value {
     match routing {
-        "bloc" => json!({"capacity": {"estimator": "static", "limit": count}}),
+        "bloc" => json!({"routing": "bloc", "capacity": {"estimator": "static", "limit": count}}),
         "bid" => json!({"concurrency": count, "hold": false}),
         _ => json!({"concurrency": count, "hold": true}),
     }

@@ -14,7 +14,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn omits_parameters_that_have_their_default() {
     assert_eq!(canonical("{}"), []);
-    assert_eq!(canonical(r#"{"retries": 3, "resetInterval": "1000ms", "hold": false, "routing": "bloc"}"#), []);
+    assert_eq!(canonical(r#"{"retries": 3, "resetInterval": "1000ms", "hold": false, "routing": "bid"}"#), []);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn writes_values_exactly_and_sorts_them_by_name() {
 
 #[test]
 fn writes_each_routing_as_a_user_does() {
-    for routing in ["least_request", "mu", "bid"] {
+    for routing in ["least_request", "mu", "bloc"] {
         let json = format!(r#"{{"routing": "{routing}", "hold": false}}"#);
         assert_eq!(canonical(&json), pairs(&[("routing", routing)]));
     }

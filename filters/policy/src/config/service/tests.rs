@@ -13,7 +13,7 @@ fn refusal(json: &str) -> String {
 #[test]
 fn an_empty_spec_takes_the_defaults() {
     let parameters = ServiceSpec::default().validate().unwrap();
-    assert_eq!(parameters.routing(), RoutingKind::Bloc);
+    assert_eq!(parameters.routing(), RoutingKind::Bid);
     assert_eq!((parameters.retries(), parameters.route_retries()), (3, 1));
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
@@ -40,7 +40,7 @@ fn a_service_name_has_1_to_253_printable_ascii_characters() {
     };
     assert_eq!((validated("a"), validated(&"a".repeat(253))), (Ok(()), Ok(())));
     for name in ["".to_owned(), "a".repeat(254), "a b".to_owned(), "ä".to_owned()] {
-        let allowed = "allowed: a name of 1 to 253 printable ASCII characters";
+        let allowed = "allowed: a name of 1 to 253 printable ASCII characters, no spaces";
         let shown = if name.len() < 60 { format!("{name:?}") } else { format!("\"{0}…{0}\"", "a".repeat(28)) };
         assert_eq!(validated(&name), Err(format!("services.{name}: {shown} is not allowed; {allowed}")));
     }

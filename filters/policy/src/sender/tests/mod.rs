@@ -25,7 +25,8 @@ fn report(millis: u64, queue: u32) -> LoadReport {
 
 fn sender(endpoints: Option<&[&str]>) -> Sender {
     let endpoints = endpoints.map(|texts| texts.iter().map(ToString::to_string).collect());
-    let spec = ServiceSpec { endpoints, retries: Some(2), ..ServiceSpec::default() };
+    let routing = Some(RoutingKind::Bloc);
+    let spec = ServiceSpec { routing, endpoints, retries: Some(2), ..ServiceSpec::default() };
     Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
 }
 

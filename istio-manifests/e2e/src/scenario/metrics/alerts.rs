@@ -77,7 +77,8 @@ spec:
 pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     for (alert, retries, number) in [(REJECTING, 0, 40), (EXHAUSTED, 1, 40)] {
-        let limits = format!("capacity: {{estimator: static, limit: 2}}, retries: {retries}, resetInterval: 100ms");
+        let limits = "routing: bloc, capacity: {estimator: static, limit: 2}, resetInterval: 100ms";
+        let limits = format!("{limits}, retries: {retries}");
         mesh.set_parameters("shop", &limits).await?;
         mesh.capacity_in_force(2).await?;
         quiet(mesh, &prometheus).await?;
@@ -86,7 +87,8 @@ pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> 
         drop(clients);
     }
     quiet(mesh, &prometheus).await?;
-    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 2}, retries: 3, resetInterval: 100ms").await?;
+    let limits = "routing: bloc, capacity: {estimator: static, limit: 2}, retries: 3, resetInterval: 100ms";
+    mesh.set_parameters("shop", limits).await?;
     mesh.api.apply(ONE_RETRY).await?;
     allows_one_retry(mesh, true).await?;
     let clients = clients(mesh, 40)?;
