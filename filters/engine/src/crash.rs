@@ -1,16 +1,21 @@
-//! Crashes on demand, for tests. With the feature `crash`, a request's header `x-bloc-crash: PLACE`
-//! makes the callback of that name panic the next time it runs in the thread that saw the request.
-//! If PLACE is `memory`, it allocates until no memory is left: a trap without a panic. Without the
-//! feature none of this exists.
+//! Crashes on demand, for tests. The shipped module lacks the feature `crash`; [`request`] and
+//! [`point`] do nothing there. With it, the request header `x-bloc-crash` selects what happens:
+//!
+//! | value | effect |
+//! |---|---|
+//! | `call` | the thread that next calls the control plane panics |
+//! | `memory` | the callback allocates until no memory is left: a trap without a panic |
+//! | `forget` | the count of crashes, which leads to fail-open, starts again at zero |
+//! | any other: a callback's name, as given to [`request`] | that callback panics in this thread, until a new VM has replaced the crashed one |
 
 #[cfg(not(feature = "crash"))]
 use crate::host::{Host, Stream};
 
-/// A request is at the place of this name: notes where to panic, and panics if that is here.
+/// Does what the header of the request says, in the callback named `place`; then [`point`].
 #[cfg(not(feature = "crash"))]
 pub fn request(_host: &impl Host, _stream: &impl Stream, _place: &str) {}
 
-/// Panics if this place is the one to panic at.
+/// Panics if the header of this or an earlier request has named this callback or step.
 #[cfg(not(feature = "crash"))]
 pub fn point(_host: &impl Host, _place: &str) {}
 
@@ -19,7 +24,7 @@ pub use armed::{point, request};
 
 #[cfg(feature = "crash")]
 mod armed {
-    use crate::host::{Host, Map, Stream};
+    use crate::host::{HeaderMap, Host, Stream};
     use crate::names::CRASHES_KEY;
     use std::cell::RefCell;
 
@@ -30,15 +35,13 @@ mod armed {
         static ARMED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// See the module without the feature.
+    /// Does what the header of the request says, in the callback named `place`; then [`point`].
     pub fn request(host: &impl Host, stream: &impl Stream, place: &str) {
-        let value = stream.header(Map::Request, HEADER).map(|value| value.as_ref().to_vec());
+        let value = stream.header(HeaderMap::Request, HEADER).map(|value| value.as_ref().to_vec());
         match value {
-            // Forgets earlier crashes, so that the next one is not one in a row.
             Some(value) if value == b"forget" => {
                 host.overwrite(CRASHES_KEY, &[]);
             }
-            // In whichever thread asks the control plane.
             Some(value) if value == b"call" => {
                 host.overwrite(SHARED_KEY, &value);
             }
@@ -52,9 +55,10 @@ mod armed {
         point(host, place);
     }
 
-    /// See the module without the feature.
+    /// Panics if the header of this or an earlier request has named this callback or step.
     pub fn point(host: &impl Host, place: &str) {
         let here = place == "call" && {
+            // Of threads that get here at once, only one clears the value and panics.
             let (value, cas) = host.get(SHARED_KEY);
             value.is_some_and(|value| value == b"call") && host.set(SHARED_KEY, &[], cas)
         };

@@ -4,7 +4,7 @@
 //! that puts the plugin configuration in force.
 
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, MetricKind, Stream};
+use crate::host::{HeaderMap, Host, MetricKind, Stream};
 use crate::names::CRASHES_KEY;
 use bloc_policy::proxy::crashes::Crashes;
 use bloc_policy::units::Timestamp;
@@ -52,7 +52,7 @@ pub fn count_crash(host: &impl Host) {
 pub struct Passing<S>(pub S);
 
 impl<S: Stream> Passing<S> {
-    fn strip(&self, map: Map) {
+    fn strip(&self, map: HeaderMap) {
         for name in [ENDPOINTS, BID, LOAD, REJECT] {
             self.0.remove_header(map, name);
         }
@@ -61,11 +61,11 @@ impl<S: Stream> Passing<S> {
 
 impl<S: Stream> Filter for Passing<S> {
     fn request_headers(&mut self, _ends: bool) -> Flow {
-        self.strip(Map::Request);
+        self.strip(HeaderMap::Request);
         Flow::Continue
     }
 
     fn response_headers(&mut self, _ends: bool) {
-        self.strip(Map::Response);
+        self.strip(HeaderMap::Response);
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::crash;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
+use crate::host::{HeaderMap, Host, NumberAttribute, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::request_headers::{body, deadline, to_be_read};
@@ -99,12 +99,12 @@ impl<H: Host> Waits for Request<H> {
 
     fn has_grown(&self) -> bool {
         let Stage::Waiting { limit: Some(limit), .. } = *self.stage.borrow() else { return false };
-        self.stream.number(Number::RequestBytes).is_some_and(|bytes| bytes > limit)
+        self.stream.number(NumberAttribute::RequestBytes).is_some_and(|bytes| bytes > limit)
     }
 
     fn has_come(&self) -> bool {
         let Stage::Rejected { bytes, .. } = *self.stage.borrow() else { return false };
-        self.stream.number(Number::RequestBytes).is_none_or(|come| come >= bytes)
+        self.stream.number(NumberAttribute::RequestBytes).is_none_or(|come| come >= bytes)
     }
 
     fn give_up(self: Rc<Self>) {
@@ -254,7 +254,7 @@ impl<H: Host> Request<H> {
                 let unsent = self.has_filters && status.is_unavailable() && application_is_unreachable(&self.stream);
                 answered(place);
                 if unsent {
-                    self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
+                    self.stream.set_header(HeaderMap::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
                     return self.service.borrow_mut().unreached(self.plugin, inside);
                 }
                 (Some(Answered { inside, tells_speed: status.tells_speed() }), self.has_filters)
@@ -346,7 +346,7 @@ impl<H: Host> Filter for InboundRequest<H> {
     fn request_headers(&mut self, ends: bool) -> Flow {
         crash::request(&self.vm.host, &self.stream, "inbound.request");
         let caller = {
-            let bid = self.stream.header(Map::Request, BID);
+            let bid = self.stream.header(HeaderMap::Request, BID);
             Caller::of(bid.as_ref().map(AsRef::as_ref))
         };
         let service = self.named.take().or_else(|| self.vm.service_behind(&self.stream));
@@ -372,11 +372,11 @@ impl<H: Host> Filter for InboundRequest<H> {
         let mut text = self.vm.text.borrow_mut();
         if request.has_filters {
             report.encode(&mut text);
-            self.stream.set_header(Map::Response, LOAD, text.as_bytes());
+            self.stream.set_header(HeaderMap::Response, LOAD, text.as_bytes());
         }
         let orca = request.service.borrow().servers.get(self.plugin).is_some_and(Server::orca);
         if orca && orca::encode(&report, &mut text) {
-            self.stream.set_header(Map::Response, ORCA, text.as_bytes());
+            self.stream.set_header(HeaderMap::Response, ORCA, text.as_bytes());
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::cluster::Sent;
 use crate::clusters::Shared;
 use crate::crash;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Reply, Stream, Text};
+use crate::host::{HeaderMap, Host, Reply, Stream, TextAttribute};
 use crate::latency::Ended;
 use crate::parameters::PluginId;
 use crate::request_headers::body;
@@ -81,8 +81,8 @@ impl<H: Host> OutboundRequest<H> {
     /// Whether this rejection is a bounce that Envoy might have retried: a server could have told
     /// it not to.
     fn is_bounced(&self) -> bool {
-        let reason = self.stream.header(Map::Response, REJECT).map(|value| Reason::read(value.as_ref()));
-        reason == Some(Some(Reason::Bid)) && self.stream.header(Map::Response, RATE_LIMITED).is_none()
+        let reason = self.stream.header(HeaderMap::Response, REJECT).map(|value| Reason::read(value.as_ref()));
+        reason == Some(Some(Reason::Bid)) && self.stream.header(HeaderMap::Response, RATE_LIMITED).is_none()
     }
 
     /// Whether the answer that goes on to the application is a rejection.
@@ -90,7 +90,7 @@ impl<H: Host> OutboundRequest<H> {
         // This spares most responses the host call. A response to a request without attempts may be
         // anything.
         course.is_some_and(|course| course.last == End::Rejected || course.attempts == 0)
-            && self.stream.header(Map::Response, REJECT).is_some()
+            && self.stream.header(HeaderMap::Response, REJECT).is_some()
     }
 }
 
@@ -100,7 +100,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         crash::request(&vm.host, stream, "outbound.request");
         self.cluster = vm.cluster_of(Some(self.plugin), stream);
         let Some(shared) = &self.cluster else {
-            stream.remove_header(Map::Request, ENDPOINTS);
+            stream.remove_header(HeaderMap::Request, ENDPOINTS);
             return Flow::Continue;
         };
         let now = vm.host.now();
@@ -129,7 +129,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let key = vm.requests.borrow_mut().begin(begun);
         let mut list = vm.list.borrow_mut();
         endpoints::encode(cluster.sender.chosen(), key, &mut list);
-        stream.set_header(Map::Request, ENDPOINTS, &list);
+        stream.set_header(HeaderMap::Request, ENDPOINTS, &list);
         if ours > 0 {
             ask_for_retries(stream, retries.left(), &mut vm.text.borrow_mut());
         }
@@ -142,19 +142,19 @@ impl<H: Host> Filter for OutboundRequest<H> {
         crash::point(&self.vm.host, "outbound.response");
         let Some(cluster) = &self.cluster else {
             // The service has no configuration, but its response may carry a forged header.
-            self.stream.remove_header(Map::Response, REJECT);
+            self.stream.remove_header(HeaderMap::Response, REJECT);
             return;
         };
         let course = self.course();
         if course.is_some_and(|course| course.marked) {
-            self.stream.remove_header(Map::Response, RATE_LIMITED);
+            self.stream.remove_header(HeaderMap::Response, RATE_LIMITED);
         }
         let exhausted = self.is_rejected(course);
         // Our filter marks the last answer; another was to be retried.
         let overflowed = exhausted && course.is_some_and(|course| !course.marked);
         if exhausted {
             let bounced = overflowed && self.is_bounced();
-            self.stream.remove_header(Map::Response, REJECT);
+            self.stream.remove_header(HeaderMap::Response, REJECT);
             let mut cluster = cluster.borrow_mut();
             cluster.counters.count(Sent::RetriesExhausted);
             if overflowed {
@@ -176,7 +176,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         self.responded = true;
         // With `orca` the header is from a sidecar; without, from the application.
         if cluster.borrow().sender.parameters().orca() {
-            self.stream.remove_header(Map::Response, ORCA);
+            self.stream.remove_header(HeaderMap::Response, ORCA);
         }
     }
 }
@@ -191,7 +191,7 @@ impl<H: Host> Drop for OutboundRequest<H> {
 
 /// How many retries the request itself asks for, if Envoy would read the number.
 fn requested_retries(stream: &impl Stream) -> Option<u32> {
-    let asked = stream.header(Map::Request, MAX_RETRIES)?;
+    let asked = stream.header(HeaderMap::Request, MAX_RETRIES)?;
     let asked: u64 = std::str::from_utf8(asked.as_ref()).ok()?.trim().parse().ok()?;
     // Envoy keeps the lower half, too.
     Some(asked as u32)
@@ -200,29 +200,29 @@ fn requested_retries(stream: &impl Stream) -> Option<u32> {
 /// Whether the request names headers that make a response retriable. Envoy ignores such names
 /// without the condition `retriable-headers`; as the filter adds that condition, it removes them.
 fn tidy_header_names(stream: &impl Stream) -> bool {
-    if stream.header(Map::Request, RETRIABLE_HEADER_NAMES).is_none() {
+    if stream.header(HeaderMap::Request, RETRIABLE_HEADER_NAMES).is_none() {
         return false;
     }
-    let asks = stream.header(Map::Request, RETRY_ON).is_some_and(|conditions| {
+    let asks = stream.header(HeaderMap::Request, RETRY_ON).is_some_and(|conditions| {
         conditions.as_ref().split(|byte| *byte == b',').any(|one| one.trim_ascii() == ON_REJECTION.as_bytes())
     });
     if !asks {
-        stream.remove_header(Map::Request, RETRIABLE_HEADER_NAMES);
+        stream.remove_header(HeaderMap::Request, RETRIABLE_HEADER_NAMES);
     }
     asks
 }
 
 /// How many retries the route allows.
 fn route_retries(stream: &impl Stream, parameters: &ServiceParameters) -> u32 {
-    let path = if parameters.has_named_retries() { stream.text(Text::IstioRoute) } else { None };
+    let path = if parameters.has_named_retries() { stream.text(TextAttribute::IstioRoute) } else { None };
     path.map_or(parameters.route_retries(), |path| parameters.retries_of(path.as_ref()))
 }
 
 /// Asks Envoy's router to retry rejections, too, with at most `most` retries in all.
 fn ask_for_retries(stream: &impl Stream, most: u32, text: &mut String) {
-    stream.add_header(Map::Request, RETRY_ON, ON_REJECTION.as_bytes());
-    stream.add_header(Map::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
+    stream.add_header(HeaderMap::Request, RETRY_ON, ON_REJECTION.as_bytes());
+    stream.add_header(HeaderMap::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
     text.clear();
     write_integer(text, most.into());
-    stream.set_header(Map::Request, MAX_RETRIES, text.as_bytes());
+    stream.set_header(HeaderMap::Request, MAX_RETRIES, text.as_bytes());
 }

@@ -1,6 +1,6 @@
 //! What the status of an answer says.
 
-use crate::host::{Map, Number, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS};
+use crate::host::{HeaderMap, NumberAttribute, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS};
 
 /// The status of Envoy's own answer to a request that it could not send.
 pub const SERVICE_UNAVAILABLE: u32 = 503;
@@ -24,14 +24,14 @@ impl Status {
 
     /// Reads it. `ends`: the answer ends with its headers, as an error over gRPC may.
     pub fn read(stream: &impl Stream, ends: bool) -> Self {
-        let status = stream.header(Map::Response, ":status");
+        let status = stream.header(HeaderMap::Response, ":status");
         let http = status.and_then(|status| std::str::from_utf8(status.as_ref()).ok()?.parse().ok()).unwrap_or(0);
-        Self { http, grpc: if ends && http == 200 { grpc(stream, Map::Response) } else { 0 } }
+        Self { http, grpc: if ends && http == 200 { grpc(stream, HeaderMap::Response) } else { 0 } }
     }
 
     /// Reads it from the trailers of an answer whose headers were good.
     pub fn read_trailers(stream: &impl Stream) -> Self {
-        Self { http: 200, grpc: grpc(stream, Map::Trailers) }
+        Self { http: 200, grpc: grpc(stream, HeaderMap::Trailers) }
     }
 
     /// Whether it is 1xx, 2xx or 3xx, whatever it is over gRPC.
@@ -63,12 +63,12 @@ impl Status {
     /// Whether the answer may meet a route's retry condition. A good one is not marked: a route
     /// with the condition `envoy-ratelimited` would retry it only because of the mark.
     pub fn is_bad(self, stream: &impl Stream) -> bool {
-        !self.is_good() || self.grpc != 0 || stream.header(Map::Response, GRPC_STATUS).is_some()
+        !self.is_good() || self.grpc != 0 || stream.header(HeaderMap::Response, GRPC_STATUS).is_some()
     }
 }
 
 /// The status over gRPC; 0 if there is none.
-fn grpc(stream: &impl Stream, map: Map) -> i32 {
+fn grpc(stream: &impl Stream, map: HeaderMap) -> i32 {
     let status = stream.header(map, GRPC_STATUS);
     status.and_then(|status| std::str::from_utf8(status.as_ref()).ok()?.trim().parse().ok()).unwrap_or(0)
 }
@@ -88,6 +88,6 @@ pub fn application_is_unreachable(stream: &impl Stream) -> bool {
     /// Upstream retry limit exceeded.
     const NO_MORE: u64 = 0x8000;
     stream
-        .number(Number::ResponseFlags)
+        .number(NumberAttribute::ResponseFlags)
         .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT & !NO_MORE == 0)
 }

@@ -13,7 +13,7 @@
 //! A request whose answer has not begun is work, however long that takes: it is never idle.
 
 use crate::clusters;
-use crate::host::{Host, Number, Stream};
+use crate::host::{Host, NumberAttribute, Stream};
 use crate::names::TICK;
 use crate::parameters::PluginId;
 use crate::queue::Turns;
@@ -118,7 +118,7 @@ impl<H: Host> Answer<H> {
         let mut carried = None;
         self.stream.in_own_context(|| {
             let number = |number| self.stream.number(number);
-            carried = number(Number::RequestBytes).zip(number(Number::ResponseBytes));
+            carried = number(NumberAttribute::RequestBytes).zip(number(NumberAttribute::ResponseBytes));
         });
         let Some((request, response)) = carried else { return Change::None };
         self.activity.get_or_insert_default().look(Carried { request, response }, idle_after, now)

@@ -10,7 +10,7 @@ use crate::crash_recovery::{CrashRecovery, Step};
 use crate::fail_open::count_crash;
 use crate::handover::Handover;
 use crate::held::HeldStreams;
-use crate::host::{Host, Stream, Text};
+use crate::host::{Host, Stream, TextAttribute};
 use crate::message::Message;
 use crate::metrics::MemoryGauge;
 use crate::names::Plugin;
@@ -164,12 +164,12 @@ impl<H: Host> Vm<H> {
 
     /// The service that Istio names in the metadata of the cluster that this request is routed to.
     pub fn service_behind(&self, stream: &H::Stream) -> Option<services::Shared<H>> {
-        let cluster = stream.text(Text::ClusterName)?;
+        let cluster = stream.text(TextAttribute::ClusterName)?;
         let cluster = std::str::from_utf8(cluster.as_ref()).ok()?;
         if let Some(known) = self.services.borrow().behind(cluster) {
             return known;
         }
-        let name = stream.text(Text::IstioService);
+        let name = stream.text(TextAttribute::IstioService);
         let name = name.as_ref().and_then(|name| std::str::from_utf8(name.as_ref()).ok());
         let service = name.filter(|name| !name.is_empty()).and_then(|name| {
             let is_known = self.known_service(name).is_some();
@@ -208,7 +208,7 @@ impl<H: Host> Vm<H> {
     /// The cluster that this request is routed to, if its configuration or the control plane has
     /// parameters for the service. Without a configuration: under the newest one that has.
     pub fn cluster_of(&self, plugin: Option<PluginId>, stream: &H::Stream) -> Option<clusters::Shared<H>> {
-        self.cluster(plugin, std::str::from_utf8(stream.text(Text::ClusterName)?.as_ref()).ok()?)
+        self.cluster(plugin, std::str::from_utf8(stream.text(TextAttribute::ClusterName)?.as_ref()).ok()?)
     }
 
     /// The cluster with this name, made on first use, likewise.

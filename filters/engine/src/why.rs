@@ -5,7 +5,7 @@
 //! whether the header is written, and a server's only for callers without the filters. Without the
 //! switch nothing here calls the host.
 
-use crate::host::{Host, Map, Stream};
+use crate::host::{HeaderMap, Host, Stream};
 use crate::request_headers::deadline;
 use bloc_policy::endpoints::Endpoint;
 use bloc_policy::sender::{Attempt, Sender};
@@ -53,7 +53,7 @@ impl Rejected<'_> {
         let server = self.sender.endpoints().get(self.attempt.endpoint);
         let server = server.map(Endpoint::address).unwrap_or_default();
         let text = why::met(text, number(), server, host.now().since(self.attempt.began));
-        stream.set_header(Map::Response, WHY, text.as_bytes());
+        stream.set_header(HeaderMap::Response, WHY, text.as_bytes());
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
 use crate::abi::{self, header, header_bytes, in_context, property};
-use bloc_engine::host::{Map, Number, Reply, Stream, Text};
+use bloc_engine::host::{HeaderMap, NumberAttribute, Reply, Stream, TextAttribute};
 use proxy_wasm::types::MapType;
 use std::ptr::null;
 
@@ -17,22 +17,22 @@ impl EnvoyStream {
     }
 }
 
-const fn map_type(map: Map) -> MapType {
+const fn map_type(map: HeaderMap) -> MapType {
     match map {
-        Map::Request => MapType::HttpRequestHeaders,
-        Map::Response => MapType::HttpResponseHeaders,
-        Map::Trailers => MapType::HttpResponseTrailers,
+        HeaderMap::Request => MapType::HttpRequestHeaders,
+        HeaderMap::Response => MapType::HttpResponseHeaders,
+        HeaderMap::Trailers => MapType::HttpResponseTrailers,
     }
 }
 
 impl Stream for EnvoyStream {
     type Bytes<'a> = Vec<u8>;
 
-    fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
+    fn header(&self, map: HeaderMap, name: &str) -> Option<Vec<u8>> {
         header(map_type(map), name)
     }
 
-    fn set_header(&self, map: Map, name: &str, value: &[u8]) {
+    fn set_header(&self, map: HeaderMap, name: &str, value: &[u8]) {
         let map = map_type(map) as u32;
         // SAFETY: the pointers are valid for the call.
         unsafe {
@@ -40,7 +40,7 @@ impl Stream for EnvoyStream {
         }
     }
 
-    fn add_header(&self, map: Map, name: &str, value: &[u8]) {
+    fn add_header(&self, map: HeaderMap, name: &str, value: &[u8]) {
         let map = map_type(map) as u32;
         // SAFETY: the pointers are valid for the call.
         unsafe {
@@ -48,31 +48,31 @@ impl Stream for EnvoyStream {
         }
     }
 
-    fn remove_header(&self, map: Map, name: &str) {
+    fn remove_header(&self, map: HeaderMap, name: &str) {
         // SAFETY: the pointers are valid for the call.
         unsafe {
             abi::proxy_remove_header_map_value(map_type(map) as u32, name.as_ptr(), name.len());
         }
     }
 
-    fn text(&self, text: Text) -> Option<Vec<u8>> {
+    fn text(&self, text: TextAttribute) -> Option<Vec<u8>> {
         let path = match text {
-            Text::ClusterName => "xds\0cluster_name",
-            Text::UpstreamAddress => "upstream\0address",
-            Text::Protocol => "request\0protocol",
-            Text::IstioService => "xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host",
-            Text::IstioRoute => "xds\0route_metadata\0filter_metadata\0istio\0config",
+            TextAttribute::ClusterName => "xds\0cluster_name",
+            TextAttribute::UpstreamAddress => "upstream\0address",
+            TextAttribute::Protocol => "request\0protocol",
+            TextAttribute::IstioService => "xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host",
+            TextAttribute::IstioRoute => "xds\0route_metadata\0filter_metadata\0istio\0config",
         };
         property(path)
     }
 
-    fn number(&self, number: Number) -> Option<u64> {
+    fn number(&self, number: NumberAttribute) -> Option<u64> {
         let path = match number {
-            Number::ResponseFlags => "response\0flags",
-            Number::RequestHeaderBytes => return header_bytes(map_type(Map::Request)),
-            Number::RequestBytes => "request\0total_size",
-            Number::ResponseBytes => "response\0total_size",
-            Number::Attempts => "upstream\0request_attempt_count",
+            NumberAttribute::ResponseFlags => "response\0flags",
+            NumberAttribute::RequestHeaderBytes => return header_bytes(map_type(HeaderMap::Request)),
+            NumberAttribute::RequestBytes => "request\0total_size",
+            NumberAttribute::ResponseBytes => "response\0total_size",
+            NumberAttribute::Attempts => "upstream\0request_attempt_count",
         };
         property(path).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
     }

@@ -1,6 +1,6 @@
 //! What an answer says, and the answers in place of a server's.
 
-use crate::host::{Host, Map, Number, Reply, Stream};
+use crate::host::{HeaderMap, Host, NumberAttribute, Reply, Stream};
 use crate::status::{SERVICE_UNAVAILABLE, UNAVAILABLE};
 use crate::vm::Vm;
 use bloc_policy::wire::headers::{LOAD, REJECT};
@@ -28,7 +28,7 @@ pub fn answer_due<H: Host>(vm: &Vm<H>) {
 
 /// The number of this attempt in its request; the first is 0.
 pub fn attempt_number(stream: &impl Stream) -> Option<usize> {
-    usize::try_from(stream.number(Number::Attempts)?.checked_sub(1)?).ok()
+    usize::try_from(stream.number(NumberAttribute::Attempts)?.checked_sub(1)?).ok()
 }
 
 /// A rejection: its reason, none if this version does not know it.
@@ -36,17 +36,17 @@ pub type Rejection = Option<Reason>;
 
 /// The server's load report, and whether it rejected the attempt.
 pub fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
-    let report = stream.header(Map::Response, LOAD).and_then(|value| LoadReport::decode(value.as_ref()));
+    let report = stream.header(HeaderMap::Response, LOAD).and_then(|value| LoadReport::decode(value.as_ref()));
     let rejection = match report {
         // Not from our sidecar: an application that sets this header would have its requests
         // repeated.
         None => {
-            stream.remove_header(Map::Response, REJECT);
+            stream.remove_header(HeaderMap::Response, REJECT);
             None
         }
         // A rejection never carries a chip.
         Some(LoadReport { chip: true, .. }) => None,
-        Some(_) => stream.header(Map::Response, REJECT).map(|value| Reason::read(value.as_ref())),
+        Some(_) => stream.header(HeaderMap::Response, REJECT).map(|value| Reason::read(value.as_ref())),
     };
     (report, rejection)
 }

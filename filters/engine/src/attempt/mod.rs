@@ -24,7 +24,7 @@ use crate::cluster::{Cluster, Sent};
 use crate::clusters::Shared;
 use crate::crash;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS, Text};
+use crate::host::{HeaderMap, Host, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS, TextAttribute};
 use crate::request_headers::{body, deadline};
 use crate::requests::{End, Next, Then};
 use crate::status::Status;
@@ -111,7 +111,7 @@ impl<H: Host> Attempt<H> {
 
     /// Finds the request of this attempt, and removes the addresses from its list.
     fn next(&mut self) -> Option<Next<RefCell<Cluster<H>>>> {
-        let list = self.stream.header(Map::Request, ENDPOINTS)?;
+        let list = self.stream.header(HeaderMap::Request, ENDPOINTS)?;
         self.key = endpoints::decode_key(list.as_ref());
         let bare = endpoints::bare_key(list.as_ref());
         let next = self.key.and_then(|key| self.vm.requests.borrow_mut().attempt(key, bare.is_some()));
@@ -119,10 +119,10 @@ impl<H: Host> Attempt<H> {
             // Not ours, or of a request that has ended or is mirrored.
             drop(list);
             self.key = None;
-            self.stream.remove_header(Map::Request, ENDPOINTS);
+            self.stream.remove_header(HeaderMap::Request, ENDPOINTS);
         } else if let Some(bare) = bare {
             drop(list);
-            self.stream.set_header(Map::Request, ENDPOINTS, &bare);
+            self.stream.set_header(HeaderMap::Request, ENDPOINTS, &bare);
         }
         next
     }
@@ -157,7 +157,7 @@ impl<H: Host> Attempt<H> {
     fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<Started<H>> {
         let Some(next) = next else { return self.begin_without_request(ends) };
         let turn = next.turn;
-        let address = self.stream.text(Text::UpstreamAddress)?;
+        let address = self.stream.text(TextAttribute::UpstreamAddress)?;
         let address = address.as_ref();
         if let Some(first) = next.first
             && is_at(&next.cluster, first, address)
@@ -202,7 +202,7 @@ impl<H: Host> Attempt<H> {
                 } else {
                     // No application has failed, and our retries are used up: the route's retries
                     // decide, as they would without the filters.
-                    self.stream.remove_header(Map::Response, REJECT);
+                    self.stream.remove_header(HeaderMap::Response, REJECT);
                     requests.ended_after_all(key, |retries| retries.has_route_retry() && self.may_repeat())
                 }
             }
@@ -213,8 +213,8 @@ impl<H: Host> Attempt<H> {
             }
         };
         let Then::Nothing { named } = then else { return };
-        if (named || status.is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
-            self.stream.set_header(Map::Response, RATE_LIMITED, b"true");
+        if (named || status.is_bad(&self.stream)) && self.stream.header(HeaderMap::Response, RATE_LIMITED).is_none() {
+            self.stream.set_header(HeaderMap::Response, RATE_LIMITED, b"true");
             requests.mark(key);
         }
     }
@@ -232,7 +232,7 @@ impl<H: Host> Attempt<H> {
 
     /// Begins an attempt whose request this proxy did not place.
     fn begin_without_request(&self, ends: bool) -> Option<Started<H>> {
-        let address = self.stream.text(Text::UpstreamAddress)?;
+        let address = self.stream.text(TextAttribute::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
         let cluster = self.vm.cluster_of(None, &self.stream)?;
         let turn = {
@@ -272,7 +272,7 @@ impl<H: Host> Attempt<H> {
                 text.push_str(bid::ANY);
             }
         }
-        self.stream.set_header(Map::Request, BID, text.as_bytes());
+        self.stream.set_header(HeaderMap::Request, BID, text.as_bytes());
         Some(Ok(UnderWay {
             vm: Rc::clone(&self.vm),
             cluster,
@@ -370,14 +370,14 @@ impl<H: Host> Filter for Attempt<H> {
             (None, report) if status.is_client_error() => Answer::ClientError(report),
             (None, Some(report)) => Answer::Served(report),
             (None, None) => stream
-                .header(Map::Response, ORCA)
+                .header(HeaderMap::Response, ORCA)
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Unreported, Answer::Orca),
         };
         let looks = rejection.is_none()
             && under_way.cluster.borrow().sender.looks_for_marks(&under_way.attempt, &mut *vm.rng.borrow_mut());
         under_way.answer(answer, rejection.flatten(), now);
-        if looks && MARKS.iter().any(|mark| stream.header(Map::Response, mark).is_some()) {
+        if looks && MARKS.iter().any(|mark| stream.header(HeaderMap::Response, mark).is_some()) {
             under_way.cluster.borrow_mut().sender.marked(&under_way.attempt, now);
         }
         if !ends && under_way.answer.is_none() {

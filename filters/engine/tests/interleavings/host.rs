@@ -1,6 +1,6 @@
 //! A fake host: the state that Envoy's threads share, and streams whose headers a test can see.
 
-use bloc_engine::host::{Host, Map, MetricKind, Number, Post, Reply, Stream, Text};
+use bloc_engine::host::{HeaderMap, Host, MetricKind, NumberAttribute, Post, Reply, Stream, TextAttribute};
 use bloc_policy::proxy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
@@ -231,11 +231,11 @@ impl Hash for FakeStream {
 }
 
 impl FakeStream {
-    fn map(&self, map: Map) -> Headers {
+    fn map(&self, map: HeaderMap) -> Headers {
         match map {
-            Map::Request => Rc::clone(&self.0.request),
-            Map::Response => self.0.response.borrow().clone().expect("no response yet"),
-            Map::Trailers => Rc::clone(&self.0.trailers),
+            HeaderMap::Request => Rc::clone(&self.0.request),
+            HeaderMap::Response => self.0.response.borrow().clone().expect("no response yet"),
+            HeaderMap::Trailers => Rc::clone(&self.0.trailers),
         }
     }
 }
@@ -243,7 +243,7 @@ impl FakeStream {
 impl Stream for FakeStream {
     type Bytes<'a> = Vec<u8>;
 
-    fn add_header(&self, map: Map, name: &str, value: &[u8]) {
+    fn add_header(&self, map: HeaderMap, name: &str, value: &[u8]) {
         let headers = self.map(map);
         let mut headers = headers.borrow_mut();
         let present = headers.entry(name.to_owned()).or_default();
@@ -253,34 +253,36 @@ impl Stream for FakeStream {
         present.extend(value);
     }
 
-    fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
+    fn header(&self, map: HeaderMap, name: &str) -> Option<Vec<u8>> {
         self.map(map).borrow().get(name).cloned()
     }
 
-    fn set_header(&self, map: Map, name: &str, value: &[u8]) {
+    fn set_header(&self, map: HeaderMap, name: &str, value: &[u8]) {
         self.map(map).borrow_mut().insert(name.to_owned(), value.to_vec());
     }
 
-    fn remove_header(&self, map: Map, name: &str) {
+    fn remove_header(&self, map: HeaderMap, name: &str) {
         self.map(map).borrow_mut().remove(name);
     }
 
-    fn text(&self, text: Text) -> Option<Vec<u8>> {
+    fn text(&self, text: TextAttribute) -> Option<Vec<u8>> {
         match text {
-            Text::ClusterName => Some(self.0.cluster.clone().unwrap_or_else(|| "backend".to_owned()).into_bytes()),
-            Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
-            Text::Protocol => Some(b"HTTP/1.1".to_vec()),
-            Text::IstioService => self.0.service.clone().map(String::into_bytes),
-            Text::IstioRoute => None,
+            TextAttribute::ClusterName => {
+                Some(self.0.cluster.clone().unwrap_or_else(|| "backend".to_owned()).into_bytes())
+            }
+            TextAttribute::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
+            TextAttribute::Protocol => Some(b"HTTP/1.1".to_vec()),
+            TextAttribute::IstioService => self.0.service.clone().map(String::into_bytes),
+            TextAttribute::IstioRoute => None,
         }
     }
 
-    fn number(&self, number: Number) -> Option<u64> {
+    fn number(&self, number: NumberAttribute) -> Option<u64> {
         match number {
-            Number::ResponseFlags => Some(self.0.flags),
-            Number::Attempts => self.0.attempts,
-            Number::RequestHeaderBytes => Some(0),
-            Number::RequestBytes | Number::ResponseBytes => Some(self.0.bytes.get()),
+            NumberAttribute::ResponseFlags => Some(self.0.flags),
+            NumberAttribute::Attempts => self.0.attempts,
+            NumberAttribute::RequestHeaderBytes => Some(0),
+            NumberAttribute::RequestBytes | NumberAttribute::ResponseBytes => Some(self.0.bytes.get()),
         }
     }
 

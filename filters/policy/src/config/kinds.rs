@@ -101,7 +101,7 @@ impl<'de> DeserializeSeed<'de> for Unknown<'_> {
     }
 }
 
-/// A parameter without a default.
+/// A parameter without a default; that of its kind is not used.
 #[derive(Clone, Copy, Debug)]
 pub struct Maybe<K>(pub K);
 
@@ -290,9 +290,12 @@ impl Kind for Time {
     }
 }
 
-/// `true` or `false`, which is the default. What the documents add to that.
+/// `true` or `false`, which is the default.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag(pub &'static str);
+pub struct Flag {
+    /// The default as people read it; another parameter may change it.
+    pub default_text: &'static str,
+}
 
 impl Kind for Flag {
     type Written = bool;
@@ -320,7 +323,7 @@ impl Kind for Flag {
 
     #[cfg(feature = "schema")]
     fn default_text(self) -> String {
-        format!("false{}", self.0)
+        self.default_text.to_owned()
     }
 
     #[cfg(feature = "schema")]

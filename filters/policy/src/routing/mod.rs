@@ -1,8 +1,17 @@
 //! Routing: which servers a request tries, and in which order.
 //!
-//! Each [`Routing`] lists distinct endpoints, for the first attempt and the retries, and learns
-//! from [`Event`]s. The parameters select the [`Router`]. `endpoints` keeps what a sender knows
-//! about servers; `retries` and `retry_budget` limit retries.
+//! A [`Routing`] lists distinct servers, for the first attempt and the retries, and learns from
+//! [`Event`]s. [`Router`] holds the routing that the parameters select. The words *chip*, *bid* and
+//! *bounce* are explained in `docs/glossary.md`.
+//!
+//! | file | how it chooses |
+//! |---|---|
+//! | [`bid`] | like `bloc`; each attempt states the longest response time that it accepts, and the server accepts or bounces it |
+//! | `bloc` | among servers with chips, two choices by this sender's pending requests |
+//! | `least_request` | two choices by this sender's pending requests, as Envoy does |
+//! | [`mu`] | the smallest expected response time, from the servers' reports |
+//! | `random`, `round_robin` | baselines of the simulator |
+//! | `two_choices` | draws servers for `bid`, `bloc` and `least_request` |
 
 pub mod bid;
 mod bloc;

@@ -1,14 +1,12 @@
-//! What modules and control planes of different versions tell each other.
+//! Compatibility of proxies and control planes of different versions, as in a mesh that is being
+//! upgraded.
 //!
-//! Nobody upgrades a mesh in one step. So each side names in [`FEATURES_HEADER`] the features that
-//! it has: a proxy with each poll, the control plane with each answer. Without the header there are
-//! none. Release 0.1.0 has none either: all that it knows is the base. A proxy is sent nothing that
-//! it lacks: [`table`] names the fields and values that came later, and [`fit`] applies that to a
-//! service.
+//! In [`FEATURES_HEADER`], a proxy names its features with each poll, and the control plane its own
+//! with each answer. Release 0.1.0 has no features. [`table`] names the feature that each later
+//! field or value of a service needs. For a proxy without that feature, [`fit`] replaces or omits
+//! the field. An unknown field in what a user writes is an error instead.
 //!
-//! What a person writes is not fitted to anything: there an unknown field stays an error.
-//!
-//! Cost: nothing as long as a service uses no field with a feature. Not in the papers.
+//! Answers are rewritten only if a service uses such a field.
 
 pub mod fit;
 pub mod table;
@@ -19,15 +17,15 @@ use std::fmt::{self, Display};
 pub use table::Feature;
 use table::Rule;
 
-/// The header of polls and answers: the sender's features, separated by commas.
+/// The header on polls and answers with the sender's features, separated by commas.
 pub const FEATURES_HEADER: &str = "x-bloc-features";
-/// The header of polls: the version of the module.
+/// The header on polls with the filters' version, which the control plane's page shows.
 pub const MODULE_HEADER: &str = "x-bloc-module";
 
-/// Fields and values of a service that came after 0.1.0. Both sides ignore unknown members of all
-/// else that they send each other.
+/// The rules for fields and values of a service that came after 0.1.0. Outside of services, both
+/// sides ignore fields that they do not know.
 pub const SERVICE: &[Rule] = ServiceSpec::LATER;
-/// Features of anything else.
+/// Features of the protocol, apart from those that a field of a service needs.
 const OTHERS: &[Feature] = &[];
 
 /// A set of features.
@@ -35,12 +33,12 @@ const OTHERS: &[Feature] = &[];
 pub struct Features(BTreeSet<Feature>);
 
 impl Features {
-    /// Those of this build: all.
+    /// All features of this build.
     pub fn own() -> Self {
         OTHERS.iter().copied().chain(SERVICE.iter().map(|rule| rule.feature)).collect()
     }
 
-    /// Those that a [`FEATURES_HEADER`] names and that this build knows.
+    /// The features of this build that a [`FEATURES_HEADER`] names.
     pub fn read(header: &[u8]) -> Self {
         Self::own().named_in(header)
     }
@@ -50,17 +48,17 @@ impl Features {
         self.iter().filter(|feature| named.contains(feature.as_bytes())).collect()
     }
 
-    /// Whether this one is among them.
+    /// Whether the set has this feature.
     pub fn has(&self, feature: &str) -> bool {
         self.0.contains(feature)
     }
 
-    /// Whether all of them are among `others`.
-    pub fn are_in(&self, others: &Self) -> bool {
-        self.0.is_subset(&others.0)
+    /// Whether `other` has all features of this set.
+    pub fn are_in(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
     }
 
-    /// Each of them.
+    /// The features, sorted.
     pub fn iter(&self) -> impl Iterator<Item = Feature> {
         self.0.iter().copied()
     }

@@ -1,8 +1,7 @@
-//! The parameters of one service: [the table](ServiceSpec), and what does not fit into it.
+//! The parameters of one service: [the table](ServiceSpec), and the rules between them.
 //!
-//! A new parameter is a row here, with a [feature](crate::config::features) that older proxies
-//! lack, and `bloc-control-plane schema services`, `policy` and `parameters` write the two schemas
-//! and the table in `docs/parameters.md` anew.
+//! `docs/glossary.md` defines the terms; `docs/parameters.md` says how to add a parameter. A row
+//! has the field, the name in a file, the kind, and the kind's value with default and range.
 
 mod capacity;
 mod lists;
@@ -33,56 +32,57 @@ parameters! {
     values {
         /// How callers choose a server.
         routing "routing": Choice = Choice;
-        /// Requests in flight that a server admits.
+        /// How many requests in flight a server admits.
         capacity "capacity": Capacity = Capacity;
-        /// Requests that the application executes at once. Without it `bid` and `mu` go by an
-        /// estimate, and nothing is held.
+        /// How many requests the application executes at once. Without it, `bid` and `mu` use an
+        /// estimate, and `hold` has no effect.
         concurrency "concurrency": Maybe<Whole> = Maybe(Whole { default: 1, least: 1, most: 100_000 });
         /// With `concurrency`: whether the sidecar holds the requests beyond it, in one queue for
         /// all workers. Otherwise they wait in the application.
-        hold "hold": Flag = Flag("; `true` with `mu`");
-        /// The longest wait in that queue, after which a request is rejected. Its deadline, or
-        /// twice its bid, may end it sooner.
-        // The default is Envoy's timeout of a route.
+        hold "hold": Flag = Flag { default_text: "false; `true` with `mu`" };
+        /// With `hold`: the longest wait in the sidecar's queue, after which a request is rejected.
+        /// Its deadline, or twice its bid, may end the wait sooner.
+        // The default is Envoy's default timeout of a route.
         max_queue_wait "maxQueueWait": Time = Time::new(Duration::from_secs(15), MILLISECOND);
-        /// With `mu`: the response time beyond which a caller answers 503 at once.
+        /// With `mu`: the expected response time beyond which a caller answers 503 at once.
         slo "slo": Maybe<Time> = Maybe(Time::new(SECOND, MILLISECOND));
-        /// How long a caller leaves a server alone that granted no chip (with `mu`: that rejected a
-        /// request or failed).
+        /// How long a caller leaves a server alone when it has granted no chip (with `mu`: when it
+        /// has rejected a request or failed).
         reset_interval "resetInterval": Time = Time::new(SECOND, MILLISECOND);
         /// Share of the capacity up to which a server grants chips.
         headroom "headroom": Number = Number { default: 0.8, most: 1.0, zero: false }; // paper, 5.4.1
-        /// Retries after a rejection. With `bid`, bounces use them up only once a server has
-        /// rejected the request for its capacity or a deadline.
+        /// Retries after a rejection. With `bid`, a bounce uses one up only after a server has
+        /// rejected the request because it was full or could not meet the deadline.
         retries "retries": Whole = Whole { default: 3, least: 0, most: 10 }; // paper, 5.6
-        /// Retries after anything but a rejection that the callers' routes to the service allow
-        /// (`num_retries`). The control plane says 2, as Istio, where it reads Kubernetes.
+        /// Tells the filters how many retries the callers' routes to the service have
+        /// (`num_retries`), for failures other than a rejection. Where the control plane reads
+        /// Kubernetes, it fills in Istio's 2.
         route_retries "routeRetries": Whole = ROUTE_RETRIES;
-        /// Retries after anything but a rejection, as a share of the requests.
+        /// The most retries after anything but a rejection, as a share of the requests.
         retry_budget "retryBudget": Number = Number { default: 0.2, most: 1.0, zero: true };
-        /// With `bid`: what the CPU of a bounce counts for, in mean execution times. Higher: fewer
-        /// bounces and less CPU, longer response times.
+        /// With `bid`: the CPU cost of a bounce, in mean execution times. Higher: fewer bounces and
+        /// less CPU, longer response times.
         bounce_price "bouncePrice": Number = Number { default: 0.2, most: 10.0, zero: true };
-        /// Bytes of a request's body beyond which callers make no bid and servers do not hold it:
-        /// at most what the caller's Envoy buffers.
+        /// Bytes of a body beyond which a request makes no bid and is not held. Set it no higher
+        /// than what the caller's Envoy buffers.
         body_limit "bodyLimit": Whole = Whole { default: 1 << 20, least: 1 << 10, most: 1 << 30 };
-        /// A stream whose response has begun stops counting as work after so long without bytes,
+        /// A stream whose response has begun stops counting as work after this long without bytes,
         /// and counts again when bytes flow.
-        // Longer than the pauses within most answers, and short beside the pauses between
-        // keep-alive messages (10 s and more), each of which makes a stream count for up to 1.5
-        // times this time. Filters look at their streams no more often than twice within the least.
+        // Longer than the pauses within most answers, and short compared with those between
+        // keep-alive messages (10 s and more). A keep-alive message makes a stream count for up to
+        // 1.5 times this time, because filters look at their streams twice within it.
         stream_idle "streamIdle": Time = Time::new(SECOND, Duration::from_millis(100));
         /// Whether the answer to a rejected request says why in `x-bloc-why`.
-        debug_headers "debugHeaders": Flag = Flag("");
-        /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`).
-        orca "orca": Flag = Flag("");
+        debug_headers "debugHeaders": Flag = Flag { default_text: "false" };
+        /// Whether the server's sidecar reports its load as ORCA (`endpoint-load-metrics`), too.
+        orca "orca": Flag = Flag { default_text: "false" };
     }
     lists {
-        /// The same as `routeRetries` for routes of VirtualServices, by `namespace/name`.
+        /// `routeRetries` for the routes of one VirtualService, by `namespace/name`.
         virtual_service_retries "virtualServiceRetries" skip "BTreeMap::is_empty": NamedRetries;
         /// The servers, `ip:port`, each once. Absent: learned from responses.
         endpoints "endpoints" skip "Option::is_none": Addresses;
-        /// The same by the port of the service, for clusters whose name contains it.
+        /// The servers by the port of the service, for clusters whose name contains the port.
         endpoints_by_port "endpointsByPort" skip "BTreeMap::is_empty": AddressesByPort;
     }
     later {}
@@ -90,7 +90,7 @@ parameters! {
 }
 
 impl ServiceSpec {
-    /// Checks every value and fills in the defaults.
+    /// Checks every value and fills in the defaults. Without a `concurrency`, `hold` is false.
     ///
     /// # Errors
     /// The first value that is not allowed, its path relative to this spec.
@@ -103,8 +103,8 @@ impl ServiceSpec {
 }
 
 impl ServiceParameters {
-    /// The retries of a route whose `istio.config` metadata is `path`, after anything but a
-    /// rejection.
+    /// The `routeRetries` of a route whose `istio.config` metadata is `path`:
+    /// `/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout`.
     pub fn retries_of(&self, path: &[u8]) -> u32 {
         let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
         named.and_then(|(_, name)| self.virtual_service_retries.get(name)).copied().unwrap_or(self.route_retries)
@@ -120,13 +120,13 @@ impl ServiceParameters {
         self.virtual_service_retries.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
     }
 
-    /// The configured endpoints; none: senders learn them.
+    /// The configured endpoints; none: callers learn them.
     pub fn endpoints(&self) -> Option<&[SocketAddr]> {
         self.endpoints.as_deref()
     }
 
-    /// The same with the endpoints of one port of the service, where endpoints are given by port.
-    /// `None`, for a cluster whose name has no port, takes those of the only port.
+    /// These parameters with the endpoints of one port, or else with `endpoints`. A cluster whose
+    /// name has no port (`None`) gets those of the only port, if there is just one.
     #[must_use]
     pub fn at_port(&self, port: Option<u16>) -> Self {
         let by_port = match port {
@@ -137,13 +137,14 @@ impl ServiceParameters {
         Self { endpoints, endpoints_by_port: BTreeMap::new(), ..self.clone() }
     }
 
-    /// The same without endpoints, so that senders learn them.
+    /// These parameters without endpoints, so that callers learn them.
     #[must_use]
     pub fn without_endpoints(&self) -> Self {
         Self { endpoints: None, endpoints_by_port: BTreeMap::new(), ..self.clone() }
     }
 
-    /// The same with a routing that is only a [baseline](RoutingKind::is_offered).
+    /// These parameters with any routing, including those that users cannot select
+    /// ([`RoutingKind::is_offered`]).
     #[must_use]
     pub fn with_baseline(&self, routing: RoutingKind) -> Self {
         Self { routing, ..self.clone() }
@@ -151,12 +152,13 @@ impl ServiceParameters {
 
     /// The values that differ from those of an empty spec, as text by name.
     ///
-    /// Two services are equal if and only if these are. The names are those of the spec, with a
-    /// key after a dot where there are several values (`endpointsByPort.80`). The texts depend
+    /// Two services are equal if and only if these texts are. The names are those of the spec, with
+    /// a key after a dot where there are several values (`endpointsByPort.80`). The texts depend
     /// neither on the notation in the spec nor on how the standard library prints a value:
     /// durations are nanoseconds, ratios the bits of an `f64` in hexadecimal. They are for
-    /// comparisons, not for people. Changing a name or a text gives every service that has the
-    /// value another version. A new parameter changes only the services that use it.
+    /// comparisons, not for people. The version of a configuration is a digest of these texts.
+    /// Changing a name or a text gives every service that sets the value another version. A new
+    /// parameter changes only the services that use it.
     pub fn canonical(&self) -> BTreeMap<String, String> {
         let mut texts = self.texts();
         if let Ok(default) = ServiceSpec::default().validate() {
@@ -167,7 +169,7 @@ impl ServiceParameters {
     }
 }
 
-/// What people are told of a parameter.
+/// The documentation of a parameter.
 #[cfg(feature = "schema")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Documented {
@@ -177,7 +179,7 @@ pub struct Documented {
     pub meaning: String,
     /// What is allowed.
     pub allowed: String,
-    /// What holds without it.
+    /// Its default.
     pub default: String,
 }
 
@@ -188,7 +190,7 @@ impl Documented {
     }
 }
 
-/// The lines of a comment as one.
+/// The lines of a comment, joined.
 #[cfg(feature = "schema")]
 fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
@@ -202,7 +204,7 @@ fn described(lines: &[&str], mut schema: serde_json::Value) -> serde_json::Value
     schema
 }
 
-/// Parameters by service name, after the check.
+/// Checked parameters by service name.
 pub type Services = BTreeMap<String, ServiceParameters>;
 
 /// A services file: the specs by the name of the service.
@@ -228,7 +230,7 @@ impl ServicesSpec {
                 return Err(ConfigError::out_of_range(
                     path,
                     format!("{name:?}"),
-                    "a name of 1 to 253 printable ASCII characters",
+                    "a name of 1 to 253 printable ASCII characters, no spaces",
                 ));
             }
             spec.validate().map(|parameters| (name.clone(), parameters)).map_err(|e| e.under(&path))

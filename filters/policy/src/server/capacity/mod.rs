@@ -1,11 +1,12 @@
-//! Capacity estimators: how many requests a server may hold at once.
+//! Capacity estimators: how many requests a server's sidecar admits at once. Without an estimator,
+//! it admits all.
 //!
-//! | estimator | capacity | use |
+//! | estimator | capacity | use when |
 //! |---|---|---|
-//! | `static` | a number | it is known, and the servers are alike |
-//! | `static` with `perCore` | a number for each core of the application | a node agent moves CPU ([`PerCore`]) |
-//! | `slo` | what the measured service rate finishes within the SLO | it is unknown, or servers differ or change |
-//! | `average` | the mean of the requests in flight over the last interval | comparisons with the paper ([`Average`]) |
+//! | `static` | a fixed number | the number is known, and the servers are alike |
+//! | `static` with `perCore` | a number for each core of the application's container | a node agent changes CPU quotas ([`PerCore`]) |
+//! | `slo` | the measured service rate times the response time promised (SLO) | no number is known, or servers differ or change |
+//! | `average` | the mean of the requests in flight over the last interval | you compare with the paper that [`Average`] names |
 
 mod average;
 mod per_core;
@@ -18,16 +19,16 @@ pub use slo::Slo;
 use crate::config::CapacityParameters;
 use crate::units::{Concurrency, Timestamp};
 
-/// The capacity of one server, as configured.
+/// The configured estimator of one server, with what it has observed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     /// A fixed limit in requests; none: no limit.
     Static(Option<Concurrency>),
-    /// In proportion to the cores.
+    /// A number of requests for each core, at most a limit.
     PerCore(PerCore),
-    /// The paper's estimator.
+    /// The estimator of the paper that [`Average`] names.
     Average(Average),
-    /// What the service rate finishes within the SLO.
+    /// The service rate times the SLO.
     Slo(Slo),
 }
 
@@ -43,7 +44,8 @@ impl Capacity {
         }
     }
 
-    /// Records that `active` requests were in the server at `now`, including an admitted new one.
+    /// Takes the requests in flight, including one that was just admitted. Only `average` uses
+    /// this.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
             Self::Static(_) | Self::PerCore(_) | Self::Slo(_) => {}
@@ -51,21 +53,22 @@ impl Capacity {
         }
     }
 
-    /// Updates the capacity from the service rate (requests/s) and the `concurrency` of a server.
+    /// Takes the server's service rate (requests/s) and `concurrency`, each if known. Only `slo`
+    /// uses this.
     pub fn serve(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         if let Self::Slo(slo) = self {
             slo.update(rate, concurrency);
         }
     }
 
-    /// Sets the number of cores; none: unknown.
+    /// Takes the cores of the application's container; none: unknown. Only `perCore` uses this.
     pub fn provide(&mut self, cores: Option<f64>) {
         if let Self::PerCore(per_core) = self {
             per_core.provide(cores);
         }
     }
 
-    /// The capacity in force, in requests; none: no limit (yet).
+    /// The capacity in force, in requests; none: admit all, for want of a limit or of observations.
     pub fn get(&self) -> Option<Concurrency> {
         match self {
             Self::Static(limit) => *limit,

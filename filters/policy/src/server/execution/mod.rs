@@ -1,13 +1,16 @@
-//! The execution time of a server: a mean with a long memory, and a test for change.
+//! The mean time that a server's application executes a request, without waiting: a mean with a
+//! long memory, and a test for change.
 //!
-//! A mean over few requests is noisy, so bids would compare errors instead of queues. A mean over
+//! A mean over few requests is noisy: senders would compare errors instead of queues. A mean over
 //! many is slow to follow a change. Therefore:
 //!
-//! - the mean (s) covers `max(400 cv^2, 40 C)` requests: a standard error of 3.5%;
-//! - two CUSUM tests on the logarithms of batch means, for slower and for faster, restart it;
-//! - idle time lets the past count for less.
+//! - the mean, in seconds, covers `max(400 cv^2, 40 C)` requests, with `cv` the coefficient of
+//!   variation and `C` the number of requests that the application executes at once (places);
+//! - two CUSUM tests on the logarithms of batch means, for slower and for faster, restart the mean
+//!   from the batches that show the change;
+//! - idle time discounts the past.
 //!
-//! The derivation and measured errors are in `filters/adr/0018-the-execution-time.md`.
+//! The derivation of each constant, and measured errors: `filters/adr/0018-the-execution-time.md`.
 
 use crate::units::Concurrency;
 use crate::wire::offer;
@@ -18,12 +21,14 @@ use std::time::Duration;
 const MEMORY: f64 = 400.0;
 /// Memory in requests, per place.
 const MEMORY_PER_PLACE: f64 = 40.0;
-/// Most places that count: with more, changes would go unnoticed for too long.
+/// Places beyond these do not count: otherwise changes go unnoticed for too long.
 const MOST_PLACES: f64 = 100.0;
-/// A request beyond this multiple of the mean does not count for the mean, once this many requests
-/// are known: a stall of a minute is no execution time.
+/// A request beyond the first number of means counts as the mean, once the past weighs the second
+/// number of requests: so a stall does not count. It counts in full for its batch, since it may be
+/// the first one after a change.
 const OUTLIER: (f64, f64) = (50.0, 4.0);
-/// Most by which the batches' usual logarithm is below that of the mean.
+/// The tests' reference (a logarithm) stays at most this much below that of the mean. So a mean
+/// that rose without an alarm, as after a stall, makes later batches look faster.
 const MOST_BELOW: f64 = 1.0;
 /// Least requests in a batch.
 const BATCH: f64 = 4.0;
@@ -31,32 +36,34 @@ const BATCH: f64 = 4.0;
 const BATCH_PER_PLACE: f64 = 0.25;
 /// Change of the logarithm that the tests look for: a factor of about two.
 const SHIFT: f64 = 0.65;
-/// Cut of the logarithms: in standard deviations, and at least. Heavy tails need it.
+/// The shifts of batches are clamped to the first number of standard deviations, or to the second
+/// number if that is more. Heavy tails need it.
 const CUT: (f64, f64) = (2.0, 0.8);
-/// Initial variance of the logarithms of batches, and its weight in batches.
+/// The initial variance of the logarithms of batches, and its weight in batches.
 const PRIOR: (f64, f64) = (0.5, 8.0);
 /// Least variance of the logarithms of batches.
 const LEAST_VARIANCE: f64 = 0.1;
 /// Highest correlation of batches that is believed.
 const MOST_CORRELATION: f64 = 0.9;
-/// Idle seconds after which the past counts half.
+/// After this many idle seconds the past counts half. This is not exponential: after twice as many
+/// it counts a seventeenth.
 const HALF_LIFE: f64 = 2.0;
-/// Greatest `cv^2` that is kept across an alarm: a stall makes it huge.
+/// The largest `cv^2` that is kept across a change, because one stall makes it huge.
 const MOST_NOISE_BEFORE: f64 = 10.0;
-/// Least `cv^2` by which a mean is judged.
+/// A lower `cv^2` counts as this one in a standard error.
 const LEAST_CV2: f64 = 0.01;
-/// Longest time in seconds that is believed, 31 years.
+/// Longer times, in seconds, count as this one (31 years).
 const LONGEST: f64 = 1e9;
-/// Shortest mean of a batch in seconds that has its own logarithm.
+/// A shorter mean of a batch, in seconds, counts as this one in a logarithm.
 const SHORTEST: f64 = 1e-9;
 
-/// The divisor of the past's weight after this idle time.
+/// The divisor of the weight of the past after this idle time.
 pub(crate) fn aging(idle: Duration) -> f64 {
     1.0 + (idle.as_secs_f64() / HALF_LIFE).powi(4)
 }
 
-/// The score of an alarm, when the past counts for this many batches. Low at first: a slow start
-/// must be forgotten fast, and a false alarm then costs little.
+/// The score that means a change, when the past weighs this many batches. Low at first: a slow
+/// start must be forgotten fast, and a false alarm then costs little.
 fn bar(batches: f64) -> f64 {
     (2.0 + 0.2 * batches).min(10.0)
 }
@@ -65,16 +72,17 @@ fn bar(batches: f64) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     score: f64,
-    /// Score of a shift of 1, kept for the run: a change would raise variance and correlation.
+    /// The score for each unit of shift, as it was when the run began: the change itself raises
+    /// variance and correlation.
     unit: f64,
     requests: f64,
     seconds: f64,
-    /// Difference of the logarithms from the usual one, summed over requests.
+    /// The difference of the logarithms from the reference, not clamped, summed over requests.
     shift: f64,
 }
 
 impl Run {
-    /// Adds a batch. `toward`: its shift in the direction under test, cut.
+    /// Adds a batch. `toward`: its shift in the direction under test, clamped.
     fn add(&mut self, unit: f64, toward: f64, (requests, seconds, shift): (f64, f64, f64)) {
         if self.requests == 0.0 {
             self.unit = unit;
@@ -95,13 +103,15 @@ pub struct Execution {
     /// In seconds.
     mean: f64,
     variance: f64,
-    /// `cv^2` before the last alarm, which may have been false.
+    /// `cv^2` before the last alarm. If that was false, this is the true one, so standard errors
+    /// use the larger of the two.
     noise_before: f64,
     /// Weight of the past, in requests.
     seen: f64,
     /// The current batch: requests, seconds.
     batch: (f64, f64),
-    /// Usual logarithm of a batch's mean, its variance, and its covariance with the next.
+    /// The reference: the usual logarithm of a batch's mean, its variance, its covariance with the
+    /// next one, and the last batch's shift.
     log: f64,
     log_variance: f64,
     log_covariance: f64,
@@ -136,24 +146,24 @@ impl Default for Execution {
 }
 
 impl Execution {
-    /// Ages the past after an idle time. Otherwise a server that wrongly seems slow is asked ever
-    /// more rarely, and never corrects itself.
+    /// Ages the past after idle time. Otherwise a server that wrongly seems slow gets fewer and
+    /// fewer requests, and never corrects itself.
     pub fn idle(&mut self, idle: Duration) {
         let by = aging(idle);
         self.seen /= by;
         self.belief /= by;
     }
 
-    /// A request took this many `seconds` of one of the `places`.
+    /// Records a request that took this many `seconds` of one of the `places`.
     pub fn observe(&mut self, seconds: f64, places: Concurrency) {
         self.changed = false;
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
-        // If the noise is NaN, the other bound holds.
+        // `max` ignores a noise that is NaN.
         self.seen = (self.seen + 1.0).min((MEMORY * self.noise()).max(MEMORY_PER_PLACE * places));
-        let heard = if self.is_outlier(seconds) { self.mean } else { seconds };
-        let difference = heard - self.mean;
+        let counted = if self.is_outlier(seconds) { self.mean } else { seconds };
+        let difference = counted - self.mean;
         self.mean += difference / self.seen;
-        self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
+        self.variance += (difference * (counted - self.mean) - self.variance) / self.seen;
         self.batch.0 += 1.0;
         self.batch.1 += seconds;
         if self.batch.0 >= (BATCH_PER_PLACE * places).max(BATCH) {
@@ -187,6 +197,7 @@ impl Execution {
             self.noise_before = self.noise().min(MOST_NOISE_BEFORE);
             (self.mean, self.seen, self.belief) = (self.recent, run.requests, 0.0);
             self.changed = true;
+            // Assume the variance of exponential times until there are new ones.
             self.variance = self.mean * self.mean;
             self.log += run.shift / run.requests;
             (self.slower, self.faster) = (Run::default(), Run::default());
@@ -198,8 +209,9 @@ impl Execution {
         self.last = shift;
     }
 
-    /// The execution time in seconds, compared with a fleet's: the own one as far as it surely
-    /// differs from `fleet`, after this idle time.
+    /// The execution time in seconds for a comparison with the fleet's (the mean of all servers'),
+    /// shrunk toward that by at most three standard errors ([`offer::shrink`]). `idle`: idle time
+    /// that has not aged the past yet.
     pub fn among(&self, fleet: f64, idle: Duration) -> Option<f64> {
         self.mean()?;
         let noise = self.noise_before.max(LEAST_CV2);
@@ -222,7 +234,7 @@ impl Execution {
         self.variance / (self.mean * self.mean)
     }
 
-    /// Corrects all times so far by this factor.
+    /// Multiplies all times so far by this factor, when the estimate of the places has changed.
     #[inline(never)]
     pub fn scale(&mut self, by: f64) {
         self.mean *= by;
