@@ -39,6 +39,8 @@ pub enum Event {
     HandOver(u32),
     /// The sidecar of its server has held this request for long enough.
     GiveUp(u32),
+    /// A message of late binding arrives, or a time of it is over.
+    Mail(u32),
     /// The idle streams no longer count.
     StreamsIdle,
 }
@@ -59,6 +61,7 @@ impl Event {
             Self::Answer(index) => (10, index),
             Self::HandOver(index) => (11, index),
             Self::GiveUp(index) => (12, index),
+            Self::Mail(index) => (13, index),
         };
         kind << 28 | index
     }
@@ -78,6 +81,7 @@ impl Event {
             10 => Self::Answer(index),
             11 => Self::HandOver(index),
             12 => Self::GiveUp(index),
+            13 => Self::Mail(index),
             _ => Self::StreamsIdle,
         }
     }
@@ -143,6 +147,7 @@ mod tests {
             Event::Enter(index),
             Event::GiveUp(index),
             Event::HandOver(index),
+            Event::Mail(index),
             Event::StreamsIdle,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);

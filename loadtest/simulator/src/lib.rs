@@ -13,6 +13,7 @@
 //! | [`outcome`] | the results |
 //! | [`figure`] | figure 5.6 of the paper |
 //! | [`regimes`] | the map: for which services bids gain, and for which they change nothing |
+//! | [`late_binding`] | the table of `reserve`, beside bids and balancers that see everything |
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
 //! | [`quota`] | the node agent's CPU quotas beside others |
 //! | [`memory`] | its memory limits beside others |
@@ -27,9 +28,9 @@
 //! service times well above a millisecond. `bloc-lab agree` does so, with replayed arrivals and
 //! measured constants.
 //!
-//! Every draw comes from one of four generators (arrivals, service times, senders, servers), all
-//! seeded from one number: the same seed gives the same result, and every policy gets the same
-//! arrivals with the same service times.
+//! Every draw comes from one of six generators (arrivals, service times, senders, servers, streams,
+//! losses), all seeded from one number: the same seed gives the same result, and every policy gets
+//! the same arrivals with the same service times.
 
 pub mod back_off;
 pub mod engine;
@@ -38,6 +39,7 @@ pub mod events;
 pub mod figure;
 pub mod fleet;
 pub mod incident;
+pub mod late_binding;
 pub mod load;
 pub mod memory;
 pub mod outcome;

@@ -46,6 +46,13 @@ pub struct Outcome {
     pub late_bounces_per_request: f64,
     /// Probes for each request.
     pub probes_per_request: f64,
+    /// Reservations for each request, questions included.
+    pub reservations_per_request: f64,
+    /// Grants that came to callers who had one, within the measured time, for each request.
+    pub refused_grants_per_request: f64,
+    /// Places that were kept for nobody until the timeout, within the measured time, for each
+    /// request.
+    pub expired_grants_per_request: f64,
     /// The most requests that were in one server at once, from the start on.
     pub max_in_server: u32,
     /// The largest excess of one server's requests over the mean of all servers, at an arrival,
@@ -94,6 +101,9 @@ pub struct Tally {
     attempts_at: Vec<u64>,
     served_by: Vec<u64>,
     probes: u64,
+    reservations: u64,
+    refused_grants: u64,
+    expired_grants: u64,
     answered_within: u64,
     max_in_server: u32,
     max_overshoot: f64,
@@ -128,6 +138,9 @@ impl Tally {
             attempts_at: vec![0; scenario.servers as usize],
             served_by: vec![0; scenario.servers as usize],
             probes: 0,
+            reservations: 0,
+            refused_grants: 0,
+            expired_grants: 0,
             answered_within: 0,
             max_in_server: 0,
             max_overshoot: 0.0,
@@ -171,6 +184,21 @@ impl Tally {
     /// `probes` probes are sent for a request that arrived at `started`.
     pub fn probe(&mut self, started: Timestamp, probes: usize) {
         self.probes += if self.counts(started) { probes as u64 } else { 0 };
+    }
+
+    /// `reservations` are asked for, for a request that arrived at `started`.
+    pub fn reserve(&mut self, started: Timestamp, reservations: usize) {
+        self.reservations += if self.counts(started) { reservations as u64 } else { 0 };
+    }
+
+    /// A caller refuses a grant.
+    pub fn refused_grant(&mut self, now: Timestamp) {
+        self.refused_grants += u64::from(self.is_open(now));
+    }
+
+    /// A place was kept for nobody.
+    pub fn expired_grant(&mut self, now: Timestamp) {
+        self.expired_grants += u64::from(self.is_open(now));
     }
 
     /// A server admitted a request and now has `inside`, while the mean over all servers is `mean`.
@@ -224,6 +252,9 @@ impl Tally {
             attempts_per_request: per_request(self.attempts),
             late_bounces_per_request: per_request(self.late),
             probes_per_request: per_request(self.probes),
+            reservations_per_request: per_request(self.reservations),
+            refused_grants_per_request: per_request(self.refused_grants),
+            expired_grants_per_request: per_request(self.expired_grants),
             max_in_server: self.max_in_server,
             max_overshoot: rounded(self.max_overshoot, 1e2),
             total_started: self.started,

@@ -91,6 +91,8 @@ pub struct Request {
     pub bid: Option<Bid>,
     /// The attempt's permission: a chip, a probe, or forced.
     pub permit: Permit,
+    /// The reservation whose grant this attempt brings.
+    pub grant: Option<u64>,
     /// Whether its server fails this attempt.
     pub fails: bool,
     /// Whether its server answers it with a client's error.
@@ -127,6 +129,7 @@ impl Request {
             work,
             bid: None,
             permit: Permit::Chip,
+            grant: None,
             fails: false,
             is_refused: false,
             answer: Answer::Failed,

@@ -5,6 +5,7 @@ use crate::events::INDEX_LIMIT;
 use crate::incident::Incident;
 use crate::load::Load;
 use crate::policies::PolicyKind;
+use crate::policies::reserve::Reserving;
 use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{ConfigError, ServiceSpec};
 use serde::{Serialize, Serializer};
@@ -87,6 +88,9 @@ pub struct Scenario {
     /// The service's parameters, as the filters get them; the simulator fills in routing and
     /// endpoints.
     pub service: ServiceSpec,
+    /// The settings of the policies `reserve` and `best_of`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reserve: Reserving,
     /// The seed of all random numbers.
     pub seed: u64,
 }
@@ -163,6 +167,7 @@ impl Default for Scenario {
                 capacity: Some(bloc_policy::config::CapacitySpec::Static { limit: 10 }),
                 ..ServiceSpec::default()
             },
+            reserve: Reserving::default(),
             seed: 1,
         }
     }
@@ -190,6 +195,12 @@ impl Scenario {
         shown_range("warm_up", self.warm_up, Duration::ZERO, 1000 * hour, "0s to 1000h")?;
         shown_range("duration", self.duration, Duration::from_millis(1), 1000 * hour, "1ms to 1000h")?;
         range("idle_streams", self.idle_streams, 0, 100_000, "0 to 100000")?;
+        range("reserve.servers", self.reserve.servers, 1, 10, "1 to 10")?;
+        range("reserve.rounds", self.reserve.rounds, 1, 5, "1 to 5")?;
+        shown_range("reserve.keep", self.reserve.keep, Duration::ZERO, hour, "0s to 1h")?;
+        shown_range("reserve.patience", self.reserve.patience, Duration::from_millis(1), hour, "1ms to 1h")?;
+        range("reserve.lost", self.reserve.lost, 0.0, 1.0, "0 to 1")?;
+        range("reserve.callers_die", self.reserve.callers_die, 0.0, 1.0, "0 to 1")?;
         for incident in &self.incidents {
             range("incidents", incident.last_server(), 0, self.servers - 1, "servers that exist, numbered from 0")?;
         }
@@ -246,6 +257,10 @@ fn shown_range(
     Err(ScenarioError::OutOfRange { path, value: shown, allowed })
 }
 
+fn is_default(value: &Reserving) -> bool {
+    *value == Reserving::default()
+}
+
 fn is_zero(value: &u32) -> bool {
     *value == 0
 }
@@ -289,6 +304,8 @@ mod tests {
             "bounce: 1us is not allowed; allowed: the one-way delay to 1h"
         );
         assert_eq!(refusal(|s| s.service.retries = Some(11)), "service.retries: 11 is not allowed; allowed: 0 to 10");
+        assert_eq!(refusal(|s| s.reserve.servers = 0), "reserve.servers: 0 is not allowed; allowed: 1 to 10");
+        assert_eq!(refusal(|s| s.reserve.lost = 1.5), "reserve.lost: 1.5 is not allowed; allowed: 0 to 1");
         assert!(refusal(|s| s.incidents = vec!["lying:10".parse().unwrap()]).starts_with("incidents: 10 is not"));
         assert!(refusal(|s| s.incidents = vec!["join:0-9@1s".parse().unwrap()]).contains("no server is there"));
     }

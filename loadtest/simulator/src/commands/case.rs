@@ -126,6 +126,7 @@ impl CaseOptions {
             idle_streams: self.idle_streams.unwrap_or(base.idle_streams),
             incidents,
             service: self.service(base.service)?,
+            reserve: base.reserve,
             seed: self.seed.unwrap_or(base.seed),
         })
     }

@@ -10,5 +10,6 @@ pub mod memory;
 pub mod qos;
 pub mod quota;
 pub mod regimes;
+pub mod reserve;
 pub mod run;
 pub mod sweep;

@@ -4,7 +4,7 @@
 use super::{ProbeUnderWay, Simulation};
 use crate::events::Event;
 use crate::outcome::End;
-use crate::policies::{Choice, Moment, Verdict};
+use crate::policies::{Binding, Choice, Moment, Verdict};
 use crate::requests::Place;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
@@ -22,6 +22,9 @@ fn tick_after(time: Timestamp) -> Timestamp {
 impl Simulation<'_> {
     /// Begins the next attempt of a request.
     pub(super) fn attempt(&mut self, index: u32) {
+        if self.late.binding == Binding::Central {
+            return self.join_the_central_queue(index);
+        }
         let request = &mut self.requests[index];
         let sender = &mut self.senders[request.sender as usize];
         let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
@@ -40,10 +43,24 @@ impl Simulation<'_> {
         if attempt == 0 {
             sender.probe(&mut self.probed, &mut moment);
         }
+        let (origin, started) = (request.sender, request.started);
+        if let Binding::Reserve(settings) = self.late.binding {
+            self.search(index, choice, settings);
+        } else {
+            self.launch(index, choice, None);
+        }
+        if !self.probed.is_empty() {
+            self.send_probes(origin, started);
+        }
+    }
+
+    /// Sends a request to a server, perhaps with the grant of a reservation there.
+    pub(super) fn launch(&mut self, index: u32, choice: Choice, grant: Option<u64>) {
+        let request = &mut self.requests[index];
         request.attempts += 1;
         request.began = self.now;
         (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
-        (request.permit, request.fails, request.is_refused) = (choice.permit, false, false);
+        (request.permit, request.grant) = (choice.permit, grant);
         let (origin, started) = (request.sender, request.started);
         self.tally.attempt(started, choice.server, self.now);
         self.view.committed[choice.server as usize] += 1;
@@ -54,13 +71,10 @@ impl Simulation<'_> {
             self.view.committed[choice.server as usize] -= 1;
             self.after(self.scenario.connect_timeout, Event::Return(index));
         }
-        if !self.probed.is_empty() {
-            self.send_probes(origin, started);
-        }
     }
 
     /// Whether the network connects this sender to this server.
-    fn reaches(&self, sender: u32, server: u32) -> bool {
+    pub(super) fn reaches(&self, sender: u32, server: u32) -> bool {
         let cut_off = sender < self.scenario.senders / 2 && server < self.scenario.servers / 2;
         !(self.parted && cut_off)
     }
@@ -71,6 +85,7 @@ impl Simulation<'_> {
         let place = request.server as usize;
         let server = &mut self.servers[place];
         request.reached = self.now;
+        (request.fails, request.is_refused) = (false, false);
         if !server.up {
             request.answer = Answer::Failed;
             self.view.committed[place] -= 1;
@@ -81,6 +96,9 @@ impl Simulation<'_> {
             request.answer = Answer::Rejected(idle);
             self.view.committed[place] -= 1;
             return self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
+        }
+        if request.grant.is_some_and(|id| server.model.reservations().is_some_and(|queue| queue.claim(id))) {
+            request.bid = None;
         }
         match server.model.arrive(index, request.bid, self.now, &mut self.generators.servers) {
             verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report) | Verdict::Late(report)) => {
@@ -228,6 +246,7 @@ impl Simulation<'_> {
             self.free(place);
         }
         self.after(self.scenario.one_way, Event::Return(index));
+        self.place_is_free(place);
     }
 
     /// The answer to an attempt reaches its sender.
@@ -241,6 +260,9 @@ impl Simulation<'_> {
             .unwrap_or(u32::from(request.attempts) <= self.retries);
         match request.answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => self.end(index, End::Ok),
+            Answer::Bounced(_) if may_retry && matches!(self.late.binding, Binding::Reserve(_)) => {
+                self.search_on(index);
+            }
             Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) if may_retry => self.retry(index),
             Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) => self.end(index, End::Shed),
             Answer::Failed | Answer::Erred(_) if may_retry && self.scenario.retry_failures => self.retry(index),

@@ -39,6 +39,7 @@ impl Simulation<'_> {
         if state.member {
             self.view.committed[server as usize] -= UNAVAILABLE;
         }
+        self.place_is_free(server as usize);
     }
 
     /// A server dies, and its requests fail.
@@ -54,6 +55,7 @@ impl Simulation<'_> {
         if self.servers[place].member {
             self.view.committed[place] += UNAVAILABLE;
         }
+        self.lose_reservations(place);
         self.servers[place].die(successor);
         self.alive -= 1;
         for index in self.requests.indices() {
@@ -91,5 +93,6 @@ impl Simulation<'_> {
             *committed = if member { *committed - UNAVAILABLE } else { *committed + UNAVAILABLE };
         }
         self.tell_members();
+        self.place_is_free(server as usize);
     }
 }

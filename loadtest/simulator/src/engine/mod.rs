@@ -4,10 +4,12 @@
 //!
 //! After the measured time no request arrives, and those under way are finished, so that the
 //! slowest answers count too. The number of events is bounded by the number of requests, each of
-//! which makes at most eleven attempts.
+//! which makes at most eleven attempts; with reservations, so many searches of a few rounds each.
 
 mod attempt;
 mod incidents;
+mod late;
+mod mailbox;
 mod start;
 mod streams;
 
@@ -47,6 +49,7 @@ struct Generators {
     senders: fastrand::Rng,
     servers: fastrand::Rng,
     streams: fastrand::Rng,
+    losses: fastrand::Rng,
 }
 
 /// A probe under way.
@@ -88,6 +91,7 @@ struct Simulation<'a> {
     streams: Vec<(u32, u32)>,
     /// A buffer, kept to save allocations.
     probed: Vec<u32>,
+    late: mailbox::Late,
 }
 
 impl<'a> Simulation<'a> {
@@ -100,6 +104,7 @@ impl<'a> Simulation<'a> {
             senders: generator(),
             servers: generator(),
             streams: generator(),
+            losses: generator(),
         };
         let mut changes: Vec<_> = scenario.incidents.iter().flat_map(|incident| incident.changes()).collect();
         changes.sort_by_key(|&(time, _)| time);
@@ -129,14 +134,18 @@ impl<'a> Simulation<'a> {
             tally: Tally::new(scenario),
             streams: Vec::new(),
             probed: Vec::new(),
+            late: mailbox::Late::new(policy.binding()),
         };
         simulation.set_up()?;
         Ok(simulation)
     }
 
     /// Whether nothing is under way anywhere.
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
+        let reserved = |server: &mut Server| server.model.reservations().is_none_or(|queue| queue.is_idle());
         self.requests.is_empty()
+            && self.late.is_idle()
+            && self.servers.iter_mut().all(reserved)
             && self.probes.is_empty()
             && self.inside == 0
             && self.open.iter().all(|&open| open == 0)
@@ -162,6 +171,7 @@ impl<'a> Simulation<'a> {
             Event::ProbeReturn(probe) => self.probe_comes_back(probe),
             Event::Incident(change) => self.change(change),
             Event::Enter(request) => self.attempt(request),
+            Event::Mail(mail) => self.deliver(mail),
             Event::StreamsIdle => self.streams_fall_idle(),
         }
         true

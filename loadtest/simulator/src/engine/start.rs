@@ -123,6 +123,7 @@ impl Simulation<'_> {
         let request = self.requests[index];
         let wait = request.begun.since(request.reached);
         self.open[request.sender as usize] -= 1;
+        self.late.close(index);
         let back = self.scenario.edge - self.scenario.edge / 2;
         self.tally.end(end, request.started, wait, self.now.after(back));
         self.requests.free(index);

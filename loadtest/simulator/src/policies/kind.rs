@@ -34,6 +34,13 @@ pub enum PolicyKind {
     ShortestResponse,
     /// Omniscient: the smallest wait in the queue plus half of an execution time.
     WaitPlusHalf,
+    /// Fresh looks at some servers at random: the one with the fewest requests in it or on their
+    /// way to it.
+    BestOf,
+    /// Late binding: a place at the first of several servers that has one.
+    Reserve,
+    /// Late binding in one queue that sees all servers: the limit.
+    Central,
 }
 
 impl PolicyKind {
@@ -53,6 +60,9 @@ impl PolicyKind {
             Self::ShortestWait => "shortest_wait",
             Self::ShortestResponse => "shortest_response",
             Self::WaitPlusHalf => "wait_plus_half",
+            Self::BestOf => "best_of",
+            Self::Reserve => "reserve",
+            Self::Central => "central",
         }
     }
 }

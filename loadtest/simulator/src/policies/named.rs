@@ -1,6 +1,6 @@
 //! The policy for each name.
 
-use super::{EnvoyLeastRequest, LeastRequestFull, Mesh, Omniscient, Policy, PolicyKind, Prequal};
+use super::{Central, EnvoyLeastRequest, LeastRequestFull, Mesh, Omniscient, Policy, PolicyKind, Prequal, Reserve};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// The policy that a scenario names.
@@ -21,5 +21,8 @@ pub fn named(scenario: &Scenario) -> Result<Box<dyn Policy>, ScenarioError> {
         PolicyKind::ShortestWait => Box::new(Omniscient::Wait),
         PolicyKind::ShortestResponse => Box::new(Omniscient::Response(1.0)),
         PolicyKind::WaitPlusHalf => Box::new(Omniscient::Response(0.5)),
+        PolicyKind::BestOf => Box::new(Omniscient::Looks(scenario.reserve.servers)),
+        PolicyKind::Reserve => Box::new(Reserve::new(scenario)?),
+        PolicyKind::Central => Box::new(Central),
     })
 }

@@ -19,6 +19,9 @@ pub enum Omniscient {
     /// The wait until a place is free, plus this share of an execution time. With 1 it is the
     /// expected response time of a server with several places: never below an execution time.
     Response(f64),
+    /// The number of requests, but only of so many servers at random. The looks take no time, so
+    /// it is what the best of so many probes can reach.
+    Looks(u32),
 }
 
 impl Policy for Omniscient {
@@ -46,6 +49,11 @@ impl SenderModel for Omniscient {
                 };
                 least(committed.iter().zip(rates).map(expected), moment.rng)
             }
+            &mut Self::Looks(looks) => {
+                let looked = moment.rng.choose_multiple(0..committed.len(), looks as usize);
+                let best = least(looked.iter().map(|&server| committed[server]), moment.rng);
+                best.map(|place| looked[place])
+            }
         }?;
         let available = *committed.get(server)? < UNAVAILABLE;
         available.then_some(Choice::plain(server as u32))
@@ -55,7 +63,10 @@ impl SenderModel for Omniscient {
 }
 
 /// The place of the least value; at a tie a random one.
-fn least<T: PartialOrd + Copy>(values: impl Iterator<Item = T> + Clone, rng: &mut fastrand::Rng) -> Option<usize> {
+pub(super) fn least<T: PartialOrd + Copy>(
+    values: impl Iterator<Item = T> + Clone,
+    rng: &mut fastrand::Rng,
+) -> Option<usize> {
     let least = values.clone().reduce(|a, b| if b < a { b } else { a })?;
     let equals = values.clone().filter(|&value| value == least).count();
     let chosen = if equals == 1 { 0 } else { rng.usize(..equals) };
@@ -83,6 +94,15 @@ mod tests {
         let [none, a, b, more] = shares(Omniscient::Queue, &view);
         assert!(none == 0 && more == 0 && a.abs_diff(b) < 150, "{a} and {b}");
         assert_eq!(shares(Omniscient::Wait, &view), [0, 0, 0, 1000], "4 / 2.5 is less than 2 / 1");
+    }
+
+    #[test]
+    fn looks_at_so_many_servers_and_takes_the_emptiest_of_them() {
+        let view = View { committed: vec![0, 1, 2, 3], rates: vec![1.0; 4], concurrency: 1 };
+        assert_eq!(shares(Omniscient::Looks(4), &view), [1000, 0, 0, 0]);
+        // Of two at random, the first wins three of six pairs, the second two, the third one.
+        let [a, b, c, d] = shares(Omniscient::Looks(2), &view);
+        assert!(a.abs_diff(500) < 65 && b.abs_diff(333) < 65 && c.abs_diff(167) < 65 && d == 0, "{a} {b} {c}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The decisions of a server, and its answers.
 
+use super::reserve::Queue;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
@@ -64,6 +65,11 @@ pub trait ServerModel {
 
     /// How many requests the sidecar gives to the application at once; none: all.
     fn holds(&self) -> Option<u32> {
+        None
+    }
+
+    /// Its queue of reservations; none: it takes no reservations.
+    fn reservations(&mut self) -> Option<&mut Queue> {
         None
     }
 

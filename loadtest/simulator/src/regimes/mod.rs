@@ -21,5 +21,6 @@ pub use cell::{Cell, Size, Speeds, Times, Told, Trouble};
 pub use design::{corners, covering, unconfigured};
 pub use figures::{Figures, POLICIES, Runs};
 pub use judge::{Claim, Verdict, judge};
+pub(crate) use page::STYLE;
 pub use page::{html, markdown};
 pub use results::{Key, Results};

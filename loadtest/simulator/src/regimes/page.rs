@@ -17,7 +17,8 @@ const HEADINGS: [&str; 7] = [
     "omniscient",
     "claims missed (median of value / bound)",
 ];
-const STYLE: &str = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}\
+/// The style of a page of tables.
+pub(crate) const STYLE: &str = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}\
 td,th{border:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}\
 tr.missed td:first-child{border-left:4px solid #d55e00}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}}";
 

@@ -17,7 +17,7 @@ pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
 
 /// All policies that can be simulated.
 #[allow(dead_code, reason = "not every test file asks all of them")]
-pub const POLICIES: [PolicyKind; 13] = [
+pub const POLICIES: [PolicyKind; 16] = [
     PolicyKind::Random,
     PolicyKind::RoundRobin,
     PolicyKind::LeastRequest,
@@ -31,4 +31,7 @@ pub const POLICIES: [PolicyKind; 13] = [
     PolicyKind::ShortestWait,
     PolicyKind::ShortestResponse,
     PolicyKind::WaitPlusHalf,
+    PolicyKind::BestOf,
+    PolicyKind::Reserve,
+    PolicyKind::Central,
 ];
