@@ -34,7 +34,7 @@ pub struct Reserve {
     out: PathBuf,
 }
 
-/// See filters/adr/0028-late-binding.md. Only the ratios matter.
+/// See filters/adr/0029-late-binding.md. Only the ratios matter.
 const MEASURED: [f64; 3] = [1600.0, 496.0, 560.0];
 /// Requests that each server of the map gets before anything counts, for each 50,000 answers.
 const WARM_UP: u64 = 1_500;
