@@ -26,7 +26,7 @@ pub struct Reserve {
     #[arg(long)]
     no_map: bool,
     /// CPU time of caller and server for a request, a bounce and a held call, in microseconds; the
-    /// default is filters/adr/0028's measurement.
+    /// default is filters/adr/0029's measurement.
     #[arg(long, value_delimiter = ',', default_values_t = MEASURED)]
     cpu: Vec<f64>,
     /// Where to write.
@@ -61,7 +61,7 @@ impl Reserve {
         let about = format!(
             "{seeds} seeds, {answers} answers each in the cells and {of_the_map} in the map, three times as many from \
              90% load on. CPU: a request {request} us, a bounce {bounce} us, a held call {call} us at caller and server \
-             together (filters/adr/0028)."
+             together (filters/adr/0029)."
         );
         let costs = Costs { request, bounce, call };
         std::fs::create_dir_all(&self.out).with_context(|| self.out.display().to_string())?;

@@ -19,7 +19,7 @@
 //! A caller whose rounds of reservations have all failed sends the request without a limit, so
 //! every request ends. `reserve` is told `concurrency` as bids are; a server that does not know it
 //! has a place for everything, which is a random choice. Defaults: [`Reserving`]. Nothing needs to
-//! be learnt, so a cold start is as any other. `filters/adr/0028` has the results.
+//! be learnt, so a cold start is as any other. `filters/adr/0029` has the results.
 //!
 //! Deviations from Sparrow: 1. the first look; 2. a place is kept while the grant and the request
 //! are on their way, and cancellations are always sent; 3. one request is placed at a time, not a
