@@ -5,7 +5,7 @@ use crate::events::INDEX_LIMIT;
 use crate::incident::Incident;
 use crate::load::Load;
 use crate::policies::PolicyKind;
-use crate::policies::reserve::Reserving;
+use crate::policies::reserve::settings::Reserving;
 use bloc_figures::service_time::ServiceTime;
 use bloc_policy::config::{ConfigError, ServiceSpec};
 use serde::{Serialize, Serializer};

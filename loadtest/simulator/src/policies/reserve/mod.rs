@@ -31,7 +31,7 @@ mod queue_tests;
 mod search;
 #[cfg(test)]
 mod search_tests;
-mod settings;
+pub mod settings;
 
 pub use queue::{Cancelled, Queue, Reservation};
 pub use search::{Asked, Search};
